@@ -20,7 +20,7 @@ use std::time::Duration;
 use tool::Tool;
 use unhitch_lab::{Outcome, PROGRAMS, Program, program};
 use unhitch_model::visible_path;
-use unhitch_record::{Extras, Options, Recorder, fallback_folders};
+use unhitch_record::{Extras, Namer, Options, Recorder, fallback_folders};
 
 const TOOLS: &[Tool] = &[address_space::TOOL, fairness::TOOL];
 
@@ -86,7 +86,7 @@ fn run(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
 fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let stop = signals::stop()?;
     let outcome_file = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
-    let mut recorder = Recorder::start(&Options::default())?;
+    let mut recorder = Recorder::start_with(&Options::default(), namer().rule_reader())?;
     let child = Command::new(std::env::current_exe()?)
         .args(args.for_child(program.name, outcome_file.path()))
         .process_group(0)

@@ -52,6 +52,8 @@ pub fn options(args: &RecorderArgs) -> Options {
         Engine::Perf => EngineChoice::Perf,
         Engine::Bpf => EngineChoice::Bpf,
     };
+    options.min_wait_ns = u64::try_from(args.min_wait.as_nanos()).unwrap_or(u64::MAX);
+    options.stack_budget_ppm = (args.stack_budget.clamp(0.0, 100.0) * 10_000.0) as u32;
     options.readers = args.group.map_or(Readers::Owner, Readers::Group);
     options
 }

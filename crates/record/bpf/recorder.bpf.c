@@ -7,195 +7,15 @@
 
 #include "kernel.h"
 #include "ring.h"
+#include "stacks.h"
+#include "write.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-// Set before loading.
-const volatile u32 blocks_per_cpu = 1; // a power of two
-const volatile u64 min_wait_ns = 1000000; // a shorter wait has no stack
-const volatile u32 with_user_stacks = 1;
-
-#define ARRAY(NAME, VALUE, ENTRIES, FLAGS)                                                        \
-	struct {                                                                                   \
-		__uint(type, BPF_MAP_TYPE_ARRAY);                                                  \
-		__uint(map_flags, FLAGS);                                                          \
-		__uint(max_entries, ENTRIES);                                                      \
-		__type(key, u32);                                                                  \
-		__type(value, VALUE);                                                              \
-	} NAME SEC(".maps")
-
-// Resized to the machine before loading.
-ARRAY(blocks, struct block, 1, BPF_F_MMAPABLE);
-ARRAY(cpus, struct cpu_ring, 1, BPF_F_MMAPABLE);
-ARRAY(dictionary, struct known_stack, KNOWN_STACKS_PER_CPU, 0);
 ARRAY(tasks, struct task_slot, TASK_SLOTS, 0);
-
-// One per context that can interrupt another.
-enum context { AT_EXIT, AT_WAKING, AT_SAMPLE, CONTEXTS };
-
-struct scratch {
-	u64 frames[MAX_FRAMES];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, CONTEXTS);
-	__type(key, u32);
-	__type(value, struct scratch);
-} scratches SEC(".maps");
-
-// ---------------------------------------------------------------------------------- the ring
-
-// Where a record was reserved.
-struct place {
-	struct cpu_ring *ring;
-	u8 *block;
-	u32 offset;
-	u32 delta_ns;
-	u64 position;
-};
-
-// Reserves `len` bytes in a block that has room for `room` more. Programs interrupt each other on
-// one CPU only, and the interrupting one ends first, so that a failed exchange is rare.
-static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32 cpu, u64 now,
-				    u32 len, u32 room)
-{
-	for (int attempt = 0; attempt < 4; attempt++) {
-		u64 head = *(volatile u64 *)&ring->head;
-		u64 base = *(volatile u64 *)&ring->base_ns;
-		u32 used = head & (BLOCK_BYTES - 1);
-		bool next = used == 0 || used + room > BLOCK_BYTES || now - base > MAX_DELTA_NS;
-		u64 start = next && used ? (head | (BLOCK_BYTES - 1)) + 1 : head;
-		u64 position = next ? start + sizeof(struct block_header) : start;
-		if (__sync_val_compare_and_swap(&ring->head, head, position + len) != head)
-			continue;
-		u32 index = cpu * blocks_per_cpu +
-			    ((position / BLOCK_BYTES) & (blocks_per_cpu - 1));
-		struct block *block = bpf_map_lookup_elem(&blocks, &index);
-		if (!block)
-			return false;
-		if (next) {
-			// Ends the last block, for who reads it.
-			if (used && used <= BLOCK_BYTES - 8) {
-				u32 last = cpu * blocks_per_cpu +
-					   ((head / BLOCK_BYTES) & (blocks_per_cpu - 1));
-				struct block *before = bpf_map_lookup_elem(&blocks, &last);
-				if (before)
-					*(u64 *)(before->bytes + (used & (BLOCK_BYTES - 8))) = 0;
-			}
-			struct block_header *header = (void *)block->bytes;
-			header->number = position / BLOCK_BYTES + 1;
-			header->base_ns = now;
-			header->current = ring->current;
-			header->cpu = cpu;
-			ring->base_ns = now;
-			base = now;
-		}
-		at->ring = ring;
-		at->block = block->bytes;
-		at->offset = position & (BLOCK_BYTES - 1);
-		// An interrupting program may have begun the block a little later than `now`.
-		at->delta_ns = now > base ? now - base : 0;
-		at->position = position;
-		return true;
-	}
-	ring->not_reserved++;
-	return false;
-}
-
-// Programs on one CPU end in the reverse order of their beginning: when the first one ends, all
-// that was reserved has been written.
-static __always_inline struct cpu_ring *enter(u32 cpu)
-{
-	struct cpu_ring *ring = bpf_map_lookup_elem(&cpus, &cpu);
-	if (ring)
-		ring->depth++;
-	return ring;
-}
-
-static __always_inline void leave(struct cpu_ring *ring)
-{
-	if (--ring->depth == 0)
-		*(volatile u64 *)&ring->written = ring->head;
-}
-
-static __always_inline void write_short(struct cpu_ring *ring, u32 cpu, u64 now, u32 type,
-					u32 payload)
-{
-	struct place at;
-	if (!reserve(&at, ring, cpu, now, 8, 8) || at.offset > BLOCK_BYTES - 8)
-		return;
-	*(u64 *)(at.block + at.offset) = WORD(at.delta_ns, type, payload);
-}
-
-// --------------------------------------------------------------------------------- the stacks
-
-// The position of the stack's last definition in the ring, in words; written anew if that has been
-// overwritten. 0 without a stack.
-static __always_inline u32 define(struct cpu_ring *ring, u32 cpu, u64 now, struct scratch *scratch,
-				  long bytes, u32 flags, u32 tgid)
-{
-	if (bytes <= 0 || bytes > sizeof(scratch->frames))
-		return 0;
-	u32 frames = (u32)bytes / 8;
-	u64 hash = ((u64)tgid << 8 | flags) * 0x9e3779b97f4a7c15ull + frames;
-	for (u32 i = 0; i < MAX_FRAMES; i++) {
-		if (i >= frames)
-			break;
-		hash = (hash ^ scratch->frames[i]) * 0xff51afd7ed558ccdull;
-		hash ^= hash >> 32;
-	}
-	u32 slot = cpu * KNOWN_STACKS_PER_CPU + (hash & (KNOWN_STACKS_PER_CPU - 1));
-	struct known_stack *known = bpf_map_lookup_elem(&dictionary, &slot);
-	if (!known)
-		return 0;
-	// A block that is about to be overwritten counts as gone.
-	u64 held = (u64)(blocks_per_cpu - 1) * BLOCK_BYTES;
-	if (known->hash == hash && known->position &&
-	    ring->head - known->position + 2 * MAX_RECORD_BYTES < held)
-		return known->position / 8;
-
-	struct place at;
-	u32 len = sizeof(struct stack_record) + frames * 8;
-	if (!reserve(&at, ring, cpu, now, len, MAX_RECORD_BYTES))
-		return 0;
-	// As reserved; this is for the verifier.
-	u32 offset = at.offset;
-	if (offset > BLOCK_BYTES - MAX_RECORD_BYTES)
-		return 0;
-	struct stack_record *record = (void *)(at.block + offset);
-	record->word = LONG_WORD(at.delta_ns, STACK, len / 8, flags);
-	record->tgid = tgid;
-	record->frames = frames;
-	u32 size = frames * 8;
-	if (size > sizeof(scratch->frames))
-		return 0;
-	bpf_probe_read_kernel(at.block + offset + sizeof(*record), size, scratch->frames);
-	known->hash = hash;
-	known->position = at.position;
-	return at.position / 8;
-}
-
-// The kernel's and the user's stack of the current thread, by frame pointers in user mode.
-static __always_inline void stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u64 now,
-				   enum context context, u32 skip, bool user, u32 *kernel_stack,
-				   u32 *user_stack)
-{
-	u32 key = context;
-	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &key);
-	if (!scratch)
-		return;
-	long bytes = bpf_get_stack(ctx, scratch->frames, sizeof(scratch->frames), skip);
-	*kernel_stack = define(ring, cpu, now, scratch, bytes, 0, 0);
-	if (!user || !with_user_stacks)
-		return;
-	bytes = bpf_get_stack(ctx, scratch->frames, sizeof(scratch->frames), BPF_F_USER_STACK);
-	*user_stack = define(ring, cpu, now, scratch, bytes, USER_STACK,
-			     bpf_get_current_pid_tgid() >> 32);
-}
 
 // -------------------------------------------------------------------------------- the threads
 
@@ -203,6 +23,21 @@ static __always_inline struct task_slot *slot_of(u32 tid)
 {
 	u32 key = tid & (TASK_SLOTS - 1);
 	return bpf_map_lookup_elem(&tasks, &key);
+}
+
+// Where `current` entered the kernel, and `why`. Two waits of a thread that agree in it have the
+// same stack, as far as has been seen (docs/recording.md). How deep in the kernel's stack they are
+// says nothing: the kernel shifts that at random at each system call.
+static __always_inline u32 place_of(u64 why, struct task_struct *task)
+{
+	u64 hash = why * 0x9e3779b97f4a7c15ull;
+	if (!(task->flags & PF_KTHREAD)) {
+		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+		hash = (hash ^ regs->ip) * 0xff51afd7ed558ccdull;
+		hash = (hash ^ regs->sp) * 0xff51afd7ed558ccdull;
+		hash = (hash ^ regs->orig_ax) * 0xff51afd7ed558ccdull;
+	}
+	return (u32)(hash >> 32) | 1;
 }
 
 static __always_inline u32 state_of(bool preempt, u32 bits)
@@ -226,6 +61,14 @@ static __always_inline u32 state_of(bool preempt, u32 bits)
 	return bits ? SLEEPING : RUNNABLE;
 }
 
+// Makes the slot that of another thread.
+static __always_inline void forget(struct task_slot *slot, u32 tid)
+{
+	__builtin_memset(slot, 0, sizeof(*slot));
+	slot->tid = tid;
+	slot->prio = -1;
+}
+
 static __always_inline void note_priority(struct cpu_ring *ring, u32 cpu, u64 now,
 					  struct task_slot *slot, u32 tid, s32 prio)
 {
@@ -241,6 +84,76 @@ static __always_inline void note_priority(struct cpu_ring *ring, u32 cpu, u64 no
 	slot->prio = prio;
 }
 
+// Another thread is on the CPU than the last switch said: a switch to or from some threads of init
+// reaches no program.
+static __always_inline void repair(struct cpu_ring *ring, u32 cpu, u64 now, u32 current)
+{
+	struct place at;
+	if (reserve(&at, ring, cpu, now, sizeof(struct repair_record),
+		    sizeof(struct repair_record)) &&
+	    at.offset <= BLOCK_BYTES - sizeof(struct repair_record)) {
+		struct repair_record *record = (void *)(at.block + at.offset);
+		record->word = LONG_WORD(at.delta_ns, REPAIR, sizeof(*record) / 8, 0);
+		record->tid = current;
+		record->unused = 0;
+	}
+	ring->current = current;
+	ring->repairs++;
+}
+
+// --------------------------------------------------------------------------------- system calls
+
+#define SYS_FUTEX 202
+#define FUTEX_WAIT 0
+#define FUTEX_LOCK_PI 6
+#define FUTEX_WAIT_BITSET 9
+#define FUTEX_LOCK_PI2 13
+#define FUTEX_COMMAND_MASK 0x7f
+#define FUTEX_TID_MASK 0x3fffffff
+
+// The beginning of glibc's pthread_mutex_t (nptl/bits/struct_mutex.h).
+struct glibc_mutex {
+	u32 lock;
+	u32 count;
+	u32 owner;
+	u32 users;
+	u32 kind;
+};
+#define GLIBC_CONTENDED 2
+// All type, protocol and elision bits.
+#define GLIBC_KINDS 0x3ff
+
+// Whether the registers are those of a system call: the instruction leaves its return address in
+// rcx, and everything else that enters the kernel does not.
+static __always_inline bool in_syscall(struct pt_regs *regs)
+{
+	return regs->cs == USER_CS && regs->cx == regs->ip;
+}
+
+// The thread that holds the lock that `regs` wait for; 0 if the lock does not say. The owner field
+// of something that is no mutex can hold anything, so all its other fields must be plausible.
+static __always_inline u32 lock_owner(struct pt_regs *regs)
+{
+	if (regs->orig_ax != SYS_FUTEX || !in_syscall(regs))
+		return 0;
+	u32 command = regs->si & FUTEX_COMMAND_MASK;
+	struct glibc_mutex mutex;
+	if (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2) {
+		u32 word;
+		if (bpf_probe_read_user(&word, sizeof(word), (void *)regs->di))
+			return 0;
+		return word & FUTEX_TID_MASK;
+	}
+	if ((command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET) ||
+	    (u32)regs->dx != GLIBC_CONTENDED ||
+	    bpf_probe_read_user(&mutex, sizeof(mutex), (void *)regs->di))
+		return 0;
+	bool is_mutex = mutex.lock == GLIBC_CONTENDED && mutex.users && !(mutex.kind & ~GLIBC_KINDS);
+	return is_mutex ? mutex.owner : 0;
+}
+
+// ------------------------------------------------------------------------------------- programs
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
@@ -253,49 +166,44 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	u32 leaving = prev->pid, coming = next->pid;
 	ring->switches++;
 
-	// A switch to some threads of init reaches no program.
-	if (ring->current != leaving) {
-		struct place at;
-		if (reserve(&at, ring, cpu, now, sizeof(struct repair_record),
-			    sizeof(struct repair_record)) &&
-		    at.offset <= BLOCK_BYTES - sizeof(struct repair_record)) {
-			struct repair_record *record = (void *)(at.block + at.offset);
-			record->word = LONG_WORD(at.delta_ns, REPAIR, sizeof(*record) / 8, 0);
-			record->tid = leaving;
-			record->unused = 0;
-		}
-		ring->repairs++;
-	}
+	if (ring->current != leaving)
+		repair(ring, cpu, now, leaving);
 
-	u32 state = state_of(preempt, prev_state);
-	if (leaving) {
-		struct task_slot *slot = slot_of(leaving);
-		if (slot) {
-			slot->tid = leaving;
-			slot->left_ns = state > PREEMPTED ? now : 0;
-			slot->woken_ns = 0;
+	u32 state = state_of(preempt, prev_state), same_place = 0;
+	struct task_slot *slot = leaving ? slot_of(leaving) : 0;
+	if (slot) {
+		if (slot->tid != leaving)
+			forget(slot, leaving);
+		slot->left_ns = 0;
+		slot->woken_ns = 0;
+		if (state > PREEMPTED) {
+			slot->left_ns = now;
+			slot->context = address_of(ring, ctx);
+			slot->place = place_of(caller_of_schedule(slot->context), prev);
+			same_place = slot->place == slot->kept_place ? SWITCH_SAME_PLACE : 0;
+			slot->owner = prev->flags & PF_KTHREAD
+					      ? 0
+					      : lock_owner((void *)bpf_task_pt_regs(prev));
 		}
 	}
 	ring->pending_ns = 0;
-	if (coming) {
-		struct task_slot *slot = slot_of(coming);
-		if (slot) {
-			s32 prio = next->prio;
-			bool known = slot->tid == coming;
-			if (known && slot->left_ns && slot->woken_ns > slot->left_ns &&
-			    slot->woken_ns - slot->left_ns >= min_wait_ns)
-				ring->pending_ns = slot->left_ns;
-			if (!known) {
-				slot->left_ns = 0;
-				slot->woken_ns = 0;
-				slot->tid = coming;
-			}
-			if (!known || slot->prio != prio)
-				note_priority(ring, cpu, now, slot, coming, prio);
-			slot->left_ns = 0;
+	slot = coming ? slot_of(coming) : 0;
+	if (slot) {
+		s32 prio = next->prio;
+		if (slot->tid != coming)
+			forget(slot, coming);
+		if (slot->prio != prio)
+			note_priority(ring, cpu, now, slot, coming, prio);
+		u64 left = slot->left_ns;
+		if (left) {
+			u64 woken = slot->woken_ns;
+			slot->blocked_ns += (woken > left ? woken : now) - left;
+			if (slot->blocked_ns >= min_wait_ns)
+				ring->pending_ns = left;
 		}
+		slot->left_ns = 0;
 	}
-	write_short(ring, cpu, now, SWITCH, (coming & 0x3fffff) | state << 22);
+	write_short(ring, cpu, now, SWITCH, (coming & 0x3fffff) | state << 22 | same_place);
 	ring->current = coming;
 	leave(ring);
 	return 0;
@@ -311,28 +219,39 @@ int BPF_PROG(on_exit_of_schedule, bool is_switch)
 	ring->depth++;
 	u64 left = ring->pending_ns;
 	ring->pending_ns = 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_slot *slot = slot_of(task->pid);
 	u64 now = bpf_ktime_get_ns();
-	u32 kernel_stack = 0, user_stack = 0;
-	stacks(ctx, ring, cpu, now, AT_EXIT, 0, true, &kernel_stack, &user_stack);
+	u32 kernel_stack = 0, user_stack = 0, flags = STACKS_OVER_BUDGET;
+	if (!slot || slot->blocked_ns >= wanted_wait_ns(now)) {
+		flags = 0;
+		stacks(ctx, ring, cpu, now, AT_EXIT, false, slot ? slot->context : 0, &kernel_stack,
+		       &user_stack);
+		spend(ring, now);
+		if (slot) {
+			slot->blocked_ns = 0;
+			slot->kept_place = slot->place;
+		}
+	} else {
+		ring->over_budget++;
+	}
 	struct place at;
 	if (reserve(&at, ring, cpu, now, sizeof(struct wait_record), sizeof(struct wait_record)) &&
 	    at.offset <= BLOCK_BYTES - sizeof(struct wait_record)) {
 		struct wait_record *record = (void *)(at.block + at.offset);
-		record->word = LONG_WORD(at.delta_ns, WAIT, sizeof(*record) / 8, 0);
+		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+		bool called = !(task->flags & PF_KTHREAD) && in_syscall(regs);
+		record->word = LONG_WORD(at.delta_ns, WAIT, sizeof(*record) / 8, flags);
 		record->left_ns = left;
 		record->kernel_stack = kernel_stack;
 		record->user_stack = user_stack;
+		record->syscall = called ? (s32)regs->orig_ax : -1;
+		record->owner = slot ? slot->owner : 0;
+		record->arguments[0] = called ? regs->di : 0;
+		record->arguments[1] = called ? regs->si : 0;
 	}
 	leave(ring);
 	return 0;
-}
-
-// Where the program was called: interrupts have stacks of their own.
-static __always_inline u32 source_of(void *ctx)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	u64 stack = (u64)task->stack, at = (u64)ctx;
-	return at - stack < 16384 ? FROM_THREAD : FROM_HARDIRQ;
 }
 
 static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_new)
@@ -343,27 +262,50 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		return 0;
 	u64 now = bpf_ktime_get_ns();
 	u32 tid = wakee->pid;
-	u32 source = is_new ? FROM_NEW_THREAD : source_of(ctx);
+	struct task_struct *task = bpf_get_current_task_btf();
+	// An interrupt has a stack of its own.
+	bool interrupt = address_of(ring, ctx) - (u64)task->stack >= KERNEL_STACK_BYTES;
+	u32 current = task->pid;
+	if (ring->current != current)
+		repair(ring, cpu, now, current);
+	u32 source = is_new ? FROM_NEW_THREAD : interrupt ? FROM_HARDIRQ : FROM_THREAD;
 	ring->wakings++;
-	write_short(ring, cpu, now, WAKING, (tid & 0x3fffff) | source << 22);
 	struct task_slot *slot = slot_of(tid);
-	bool was_long = is_new;
+	u32 place = 0, same_place = 0;
+	u64 blocked = 0;
 	if (slot && slot->tid == tid && slot->left_ns && !slot->woken_ns) {
 		slot->woken_ns = now;
-		was_long |= now - slot->left_ns >= min_wait_ns;
+		blocked = slot->blocked_ns + (now - slot->left_ns);
+		place = interrupt ? 2 : place_of(task->pid, task);
+		same_place = place == slot->kept_waker ? WAKING_SAME_PLACE : 0;
 	}
-	if (was_long) {
-		u32 kernel_stack = 0, user_stack = 0;
-		stacks(ctx, ring, cpu, now, AT_WAKING, 0, source != FROM_HARDIRQ, &kernel_stack,
-		       &user_stack);
-		struct place at;
-		if (reserve(&at, ring, cpu, now, sizeof(struct waker_record),
-			    sizeof(struct waker_record)) &&
-		    at.offset <= BLOCK_BYTES - sizeof(struct waker_record)) {
-			struct waker_record *record = (void *)(at.block + at.offset);
-			record->word = LONG_WORD(at.delta_ns, WAKER, sizeof(*record) / 8, 0);
-			record->kernel_stack = kernel_stack;
-			record->user_stack = user_stack;
+	write_short(ring, cpu, now, WAKING, (tid & 0x3fffff) | source << 22 | same_place);
+	if (!is_new && blocked < min_wait_ns) {
+		leave(ring);
+		return 0;
+	}
+	u32 kernel_stack = 0, user_stack = 0, flags = STACKS_OVER_BUDGET;
+	if (is_new || blocked >= wanted_wait_ns(now)) {
+		flags = 0;
+		stacks(ctx, ring, cpu, now, AT_WAKING, interrupt, 0, &kernel_stack, &user_stack);
+		spend(ring, now);
+		if (slot)
+			slot->kept_waker = place;
+	} else {
+		ring->over_budget++;
+	}
+	struct place at;
+	if (reserve(&at, ring, cpu, now, sizeof(struct waker_record), sizeof(struct waker_record)) &&
+	    at.offset <= BLOCK_BYTES - sizeof(struct waker_record)) {
+		struct waker_record *record = (void *)(at.block + at.offset);
+		record->word = LONG_WORD(at.delta_ns, WAKER, sizeof(*record) / 8, flags);
+		record->kernel_stack = kernel_stack;
+		record->user_stack = user_stack;
+		record->futex = 0;
+		if (!interrupt && !(task->flags & PF_KTHREAD)) {
+			struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+			if (regs->orig_ax == SYS_FUTEX && in_syscall(regs))
+				record->futex = regs->di;
 		}
 	}
 	leave(ring);
@@ -382,19 +324,42 @@ int BPF_PROG(on_first_wake_up, struct task_struct *wakee)
 	return woken(ctx, wakee, true);
 }
 
+// Another program has other mappings.
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+	bpf_map_delete_elem(&processes, &tgid);
+	want_mappings(tgid, PROCESS_UNKNOWN, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(on_free, struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+	if (task->pid != tgid || bpf_map_delete_elem(&processes, &tgid))
+		return 0;
+	struct hint hint = { tgid, PROCESS_GONE };
+	bpf_ringbuf_output(&hints, &hint, sizeof(hint), 0);
+	return 0;
+}
+
 SEC("perf_event")
 int on_sample(void *ctx)
 {
 	u32 cpu = bpf_get_smp_processor_id();
-	u64 thread = bpf_get_current_pid_tgid();
-	if (!(u32)thread)
+	u32 current = bpf_get_current_pid_tgid();
+	if (!current)
 		return 0;
 	struct cpu_ring *ring = enter(cpu);
 	if (!ring)
 		return 0;
 	u64 now = bpf_ktime_get_ns();
+	if (ring->current != current)
+		repair(ring, cpu, now, current);
 	u32 kernel_stack = 0, user_stack = 0;
-	stacks(ctx, ring, cpu, now, AT_SAMPLE, 0, true, &kernel_stack, &user_stack);
+	stacks(ctx, ring, cpu, now, AT_SAMPLE, false, 0, &kernel_stack, &user_stack);
 	struct place at;
 	if (reserve(&at, ring, cpu, now, sizeof(struct sample_record),
 		    sizeof(struct sample_record)) &&

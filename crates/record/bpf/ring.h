@@ -1,10 +1,10 @@
 // The ring of one CPU, as the kernel's part writes it and `unhitch-formats` reads it. All numbers
-// are little-endian.
+// are little-endian; docs/recording.md explains the whole.
 //
 // A ring is a number of blocks, a power of two, that are written one after another and then again
 // from the first. A block begins with a `block_header`; records follow up to its end, or up to a
-// word of 0. A record is one word or more. The last word to be written is not marked: `written` of
-// `cpu_ring` says up to where the ring is complete.
+// word of 0. A record is one word or more. `written` of `cpu_ring` says up to where the ring is
+// complete.
 #pragma once
 
 #define BLOCK_BYTES 32768
@@ -25,7 +25,7 @@ struct block_header {
 	u32 cpu;
 };
 
-// The state of a ring, outside of it.
+// The state of a ring, outside of it. Two cache lines.
 struct cpu_ring {
 	u64 head; // bytes reserved since the beginning
 	u64 written; // bytes written since the beginning
@@ -37,15 +37,25 @@ struct cpu_ring {
 	u64 switches;
 	u64 wakings;
 	u64 repairs;
-	u64 reserved[5];
+	u64 stacks_ns; // time that went into stacks
+	u64 over_budget; // stacks that were not taken because of that
+	u64 context; // where the program was called, as a number
+	u64 unused[4];
 };
+_Static_assert(sizeof(struct cpu_ring) == 128, "as in bpf.rs");
 
 // What a thread did last, by the low bits of its id.
 struct task_slot {
 	u64 left_ns; // it left its CPU, not runnable; 0 if it is runnable
 	u64 woken_ns; // it was woken after that; 0 if it was not
+	u64 blocked_ns; // how long it was blocked since its last wait that has a stack
 	u32 tid;
 	s32 prio; // as last written
+	u32 place; // where it waits (`place_of`)
+	u32 kept_place; // where it waited when its stack was taken last
+	u32 kept_waker; // where it was woken from when the waker's stack was taken last
+	u32 owner; // the thread that holds the lock that it waits for; 0 if that is not known
+	u64 context; // where in its stack it left its CPU
 };
 
 // A stack that was written not long ago.
@@ -63,10 +73,16 @@ struct known_stack {
 
 enum type {
 	END = 0, // nothing more in this block
-	SWITCH = 1, // `current` left, 22 bits: the thread that came on; 4 bits: the state it left in
-	WAKING = 2, // 22 bits: the thread that `current` woke; 2 bits: from an interrupt
+	// `current` left. 22 bits: the thread that came on; 4 bits: the state it left in; 1 bit: it
+	// waits where it waited when its stack was taken last.
+	SWITCH = 1,
+	// `current` woke a thread. 22 bits: the thread; 2 bits: where from; 1 bit: from where the thread
+	// was woken when the waker's stack was taken last.
+	WAKING = 2,
 	LONG = 3, // 5 bits: kind; 10 bits: its words, this one included; 14 bits: flags
 };
+#define SWITCH_SAME_PLACE (1 << 26)
+#define WAKING_SAME_PLACE (1 << 24)
 
 enum state {
 	RUNNABLE,
@@ -92,8 +108,16 @@ enum kind {
 	PRIORITY = 6, // the priority of `tid` is not what it was
 };
 
-// Flags of a stack.
+// Flags of a stack: one bit, then how it ended.
 #define USER_STACK 1
+enum stack_end {
+	ENDS_AT_START, // at the start of the thread
+	ENDS_AT_UNREAD_MEMORY, // memory that is not present
+	ENDS_WITHOUT_RULE, // code whose caller the unwind tables do not tell
+	ENDS_TOO_DEEP,
+	ENDS_OUTSIDE_CODE, // an address that is no known code: a frame pointer led astray
+	ENDS_WITHOUT_TABLES, // by frame pointers only: the process was not known yet
+};
 
 struct stack_record {
 	u64 word;
@@ -104,17 +128,25 @@ struct stack_record {
 
 // A stack is named by the position of its definition in the same ring, in words, low 32 bits; 0 for
 // none.
+
+// Flags of waits, wake-ups and samples.
+#define STACKS_OVER_BUDGET 1
+
 struct wait_record {
 	u64 word;
 	u64 left_ns; // when it left its CPU
 	u32 kernel_stack;
 	u32 user_stack;
+	s32 syscall; // -1: none
+	u32 owner; // of the lock, when the wait began
+	u64 arguments[2];
 };
 
 struct waker_record {
 	u64 word;
 	u32 kernel_stack;
 	u32 user_stack;
+	u64 futex; // the address that it wakes, if the system call is futex
 };
 
 struct sample_record {

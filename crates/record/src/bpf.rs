@@ -7,44 +7,70 @@
 //! the kernel overwrites meanwhile is the oldest part, which is known after the copy and left out.
 
 use crate::error::Error;
-use crate::options::Options;
+use crate::kernel;
+use crate::options::{DEFAULT_RING_BYTES, Options};
 use crate::sys::{self, SharedArray};
+use crate::unwind::{self, MAPPING_BYTES, Maps, RuleReader, Unwinding};
 use aya::maps::Map;
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{BtfTracePoint, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
 use std::fmt::Display;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use unhitch_formats::ring::{self, BLOCK_BYTES, RingPart};
+use unhitch_model::units::plural;
 use unhitch_model::{CpuSpan, Time, Window};
 
 /// The compiled programs.
 static PROGRAMS: &[u8] = aya::include_bytes_aligned!("../bpf/recorder.bpf.o");
 /// The programs and the tracepoints that they are attached to.
-const TRACEPOINTS: [(&str, &str); 4] = [
+const TRACEPOINTS: [(&str, &str); 6] = [
     ("on_switch", "sched_switch"),
     ("on_exit_of_schedule", "sched_exit_tp"),
     ("on_waking", "sched_waking"),
     ("on_first_wake_up", "sched_wakeup_new"),
+    ("on_exec", "sched_process_exec"),
+    ("on_free", "sched_process_free"),
 ];
-/// `struct cpu_ring` of `ring.h`: its length, and the offset of `written`.
-const CPU_RING_BYTES: usize = 120;
+/// `struct cpu_ring` of `ring.h`: its length, and the offsets of some numbers.
+const CPU_RING_BYTES: usize = 128;
 const WRITTEN_AT: usize = 8;
+const NOT_RESERVED_AT: usize = 40;
+const COUNTERS: [(&str, usize); 2] = [("sched:sched_switch", 48), ("sched:sched_waking", 56)];
+/// `struct task_slot`: their number, and the length of one.
+const TASK_SLOTS: usize = 1 << 16;
+const TASK_SLOT_BYTES: usize = 56;
 /// Entries of the table of known stacks for each CPU, as in `ring.h`.
 const KNOWN_STACKS_PER_CPU: u32 = 4096;
+/// Where modules and BPF programs begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
+const MODULES_START: u64 = 0xffff_ffff_c000_0000;
+/// A ring has at least this many bytes if nothing else is asked for.
+const MIN_DEFAULT_RING_BYTES: usize = 1 << 20;
 /// Minimum number of blocks of a ring.
 const MIN_BLOCKS: usize = 8;
 
-/// The running programs and their rings. Dropping it ends the recording.
+/// The programs and their rings. Dropping it ends the recording.
 pub(crate) struct Engine {
+    /// Fills the maps by which user stacks are unwound.
+    unwinding: Option<Unwinding>,
     /// Keeps the programs attached.
-    _programs: Ebpf,
+    programs: Ebpf,
     blocks: SharedArray,
     rings: SharedArray,
     cpus: Vec<u16>,
     blocks_per_cpu: usize,
     started: Time,
+}
+
+/// The state of one CPU's ring.
+pub(crate) struct RingState {
+    pub(crate) cpu: u16,
+    /// The ring holds everything from here on.
+    pub(crate) held_from: Time,
+    pub(crate) used_bytes: usize,
 }
 
 /// Copies of all rings.
@@ -53,63 +79,155 @@ pub(crate) struct RingsCopy {
     /// True if nothing has been overwritten since recording started.
     pub(crate) from_start: bool,
     /// The content of `rings.bin`.
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Arc<Vec<u8>>,
+    /// Number of records.
+    pub(crate) records: usize,
 }
 
 impl Engine {
-    /// Loads the programs and attaches them.
-    pub(crate) fn start(options: &Options, cpus: &[u16]) -> Result<Self, Error> {
+    /// Loads the programs: the kernel checks them, and they are not called yet.
+    pub(crate) fn load(options: &Options, cpus: &[u16]) -> Result<Self, Error> {
         let highest = cpus.iter().copied().max().unwrap_or(0);
         let rings = u32::from(highest) + 1;
-        let blocks_per_cpu = (options.ring_bytes_per_cpu / BLOCK_BYTES)
-            .clamp(MIN_BLOCKS, 1 << 15)
-            .next_power_of_two();
+        let wanted = options.ring_bytes_per_cpu.unwrap_or_else(|| {
+            (DEFAULT_RING_BYTES / cpus.len().max(1)).max(MIN_DEFAULT_RING_BYTES)
+        });
+        let blocks_per_cpu =
+            (wanted / BLOCK_BYTES).clamp(MIN_BLOCKS, 1 << 15).next_power_of_two();
         let btf = Btf::from_sys_fs().map_err(failed("read the kernel's BTF"))?;
+        let symbols = kernel::Symbols::read();
+        let code = |range: Range<u64>| [range.start, range.end];
+        let starting = |prefix: &str| code(symbols.of(|name| name.starts_with(prefix)));
+        let entry_code = code(symbols.between("__entry_text_start", "__entry_text_end"));
+        let schedule_code = code(symbols.of(|name| name == "schedule"));
+        let tracing_code = [
+            starting("bpf_trace_run"),
+            starting("__traceiter_sched_exit_tp"),
+            starting("__traceiter_sched_waking"),
+            starting("__traceiter_sched_wakeup_new"),
+        ];
         let mut programs = EbpfLoader::new()
             .btf(Some(&btf))
             .override_global("blocks_per_cpu", &(blocks_per_cpu as u32), true)
             .override_global("with_user_stacks", &u32::from(options.user_stacks), true)
+            .override_global("min_wait_ns", &options.min_wait_ns, true)
+            .override_global("budget_ppm", &options.stack_budget_ppm, true)
+            .override_global("entry_code", &entry_code, true)
+            .override_global("schedule_code", &schedule_code, true)
+            .override_global("tracing_code", &tracing_code.concat()[..], true)
+            .override_global("modules_start", &MODULES_START, true)
             .map_max_entries("blocks", rings * blocks_per_cpu as u32)
             .map_max_entries("cpus", rings)
             .map_max_entries("dictionary", rings * KNOWN_STACKS_PER_CPU)
+            .map_max_entries("mappings", unwind::MAPPINGS)
+            .map_max_entries("rows", unwind::ROWS)
             .load(PROGRAMS)
             .map_err(failed("load the recorder's programs"))?;
-        let blocks = map(&programs, "blocks", rings as usize * blocks_per_cpu * BLOCK_BYTES)?;
-        let rings = map(&programs, "cpus", rings as usize * CPU_RING_BYTES)?;
         for (name, tracepoint) in TRACEPOINTS {
             let program: &mut BtfTracePoint = program(&mut programs, name)?;
             program.load(tracepoint, &btf).map_err(failed("load a program"))?;
+        }
+        let sampler: &mut PerfEvent = program(&mut programs, "on_sample")?;
+        sampler.load().map_err(failed("load a program"))?;
+        let blocks = map(&programs, "blocks", rings as usize * blocks_per_cpu * BLOCK_BYTES)?;
+        let rings = map(&programs, "cpus", rings as usize * CPU_RING_BYTES)?;
+        let cpus = cpus.to_vec();
+        let started = Time::ZERO;
+        Ok(Self { unwinding: None, programs, blocks, rings, cpus, blocks_per_cpu, started })
+    }
+
+    /// Begins to record. `reader` reads the unwind tables of the programs that run.
+    pub(crate) fn attach(
+        &mut self,
+        options: &Options,
+        reader: Box<dyn RuleReader>,
+    ) -> Result<(), Error> {
+        if options.user_stacks {
+            self.unwinding = Some(Unwinding::start(maps(&mut self.programs)?, reader)?);
+        }
+        for (name, _) in TRACEPOINTS {
+            let program: &mut BtfTracePoint = program(&mut self.programs, name)?;
             program.attach().map_err(failed("attach a program"))?;
         }
         if options.sample_hz > 0 {
-            let sampler: &mut PerfEvent = program(&mut programs, "on_sample")?;
-            sampler.load().map_err(failed("load a program"))?;
-            for &cpu in cpus {
+            let sampler: &mut PerfEvent = program(&mut self.programs, "on_sample")?;
+            for &cpu in &self.cpus {
                 let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
                 let scope = PerfEventScope::AllProcessesOneCpu { cpu: u32::from(cpu) };
                 let rate = SamplePolicy::Frequency(u64::from(options.sample_hz));
                 sampler.attach(clock, scope, rate, false).map_err(failed("sample a CPU"))?;
             }
         }
-        let started = sys::monotonic_now();
-        let cpus = cpus.to_vec();
-        Ok(Self { _programs: programs, blocks, rings, cpus, blocks_per_cpu, started })
+        self.started = sys::monotonic_now();
+        Ok(())
+    }
+
+    /// The state of every ring.
+    pub(crate) fn states(&self) -> Vec<RingState> {
+        let state = |&cpu: &u16| {
+            let end = self.counter(cpu, WRITTEN_AT);
+            let count = (end / BLOCK_BYTES as u64 + 1).min(self.blocks_per_cpu as u64);
+            let is_whole = count * BLOCK_BYTES as u64 > end;
+            // The oldest block is about to be overwritten.
+            let oldest = end / BLOCK_BYTES as u64 + 2 - count;
+            let mut header = [0; 24];
+            self.blocks.copy(self.offset(cpu, oldest), &mut header);
+            let begun = ring::started_ns(&header).map_or(self.started, Time::from_nanos);
+            RingState {
+                cpu,
+                held_from: if is_whole { self.started } else { begun },
+                used_bytes: (count as usize * BLOCK_BYTES).min(end as usize),
+            }
+        };
+        self.cpus.iter().map(state).collect()
+    }
+
+    /// How often each kind of event has occurred, by name.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+        COUNTERS
+            .iter()
+            .map(|&(name, at)| (name, self.cpus.iter().map(|&cpu| self.counter(cpu, at)).sum()))
+            .collect()
+    }
+
+    /// What the user must know of the recording so far.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let sum = |at| self.cpus.iter().map(|&cpu| self.counter(cpu, at)).sum::<u64>();
+        let lost = sum(NOT_RESERVED_AT);
+        let unwinding = self.unwinding.as_ref().map(Unwinding::status).unwrap_or_default();
+        let lost = (lost > 0).then(|| {
+            format!("{} were lost because programs interrupted each other", plural(lost, "record"))
+        });
+        let crowded = (unwinding.too_many > 0).then(|| {
+            format!(
+                "there was no room for the unwind tables of {}: stacks are cut there",
+                plural(unwinding.too_many as u64, "file")
+            )
+        });
+        lost.into_iter().chain(crowded).collect()
+    }
+
+    /// Memory of the maps, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let per_cpu = self.ring_bytes() + KNOWN_STACKS_PER_CPU as usize * 16;
+        let tables = unwind::MAPPINGS as usize * MAPPING_BYTES + unwind::ROWS as usize * 8;
+        self.cpus.len() * per_cpu + tables + TASK_SLOTS * TASK_SLOT_BYTES
     }
 
     /// Copies what the rings hold.
-    pub(crate) fn copy(&self) -> io::Result<RingsCopy> {
+    pub(crate) fn copy(&self) -> RingsCopy {
         let taken = sys::monotonic_now();
-        let ends: Vec<u64> = self.cpus.iter().map(|&cpu| self.written(cpu)).collect();
+        let ends: Vec<u64> = self.cpus.iter().map(|&cpu| self.counter(cpu, WRITTEN_AT)).collect();
         let mut parts = Vec::with_capacity(self.cpus.len());
         for (&cpu, &end) in self.cpus.iter().zip(&ends) {
             parts.push(self.blocks_before(cpu, end));
         }
-        let mut copy = RingsCopy { spans: Vec::new(), from_start: true, bytes: Vec::new() };
+        let mut copy = RingsCopy { spans: Vec::new(), from_start: true, bytes: Arc::default(), records: 0 };
         let mut rings = Vec::with_capacity(parts.len());
         for ((&cpu, &end), blocks) in self.cpus.iter().zip(&ends).zip(&mut parts) {
             // The block that is being written, and the one after it, may have been overwritten.
             let last = end / BLOCK_BYTES as u64;
-            let now = self.written(cpu) / BLOCK_BYTES as u64;
+            let now = self.counter(cpu, WRITTEN_AT) / BLOCK_BYTES as u64;
             let held = (self.blocks_per_cpu as u64).saturating_sub(now - last + 2).max(1);
             let len = (held as usize * BLOCK_BYTES).min(blocks.len());
             blocks.drain(..blocks.len() - len);
@@ -118,10 +236,12 @@ impl Engine {
             let oldest = ring::started_ns(blocks).map_or(taken, Time::from_nanos);
             let start = if is_whole { self.started } else { oldest };
             copy.spans.push(CpuSpan { cpu, window: Window::new(start.min(taken), taken) });
-            rings.push(RingPart { cpu, end, blocks });
+            let part = RingPart { cpu, end, blocks };
+            copy.records += ring::count(&part);
+            rings.push(part);
         }
-        ring::write(&mut copy.bytes, &rings)?;
-        Ok(copy)
+        copy.bytes = Arc::new(ring::encode(&rings));
+        copy
     }
 
     /// Bytes of each CPU's ring.
@@ -129,9 +249,15 @@ impl Engine {
         self.blocks_per_cpu * BLOCK_BYTES
     }
 
-    /// Bytes that were written to the CPU's ring since recording started.
-    fn written(&self, cpu: u16) -> u64 {
-        self.rings.load(usize::from(cpu) * CPU_RING_BYTES + WRITTEN_AT)
+    /// A number of the CPU's `struct cpu_ring`.
+    fn counter(&self, cpu: u16, at: usize) -> u64 {
+        self.rings.load(usize::from(cpu) * CPU_RING_BYTES + at)
+    }
+
+    /// Where a block of the CPU's ring is.
+    fn offset(&self, cpu: u16, number: u64) -> usize {
+        let slot = number as usize & (self.blocks_per_cpu - 1);
+        (usize::from(cpu) * self.blocks_per_cpu + slot) * BLOCK_BYTES
     }
 
     /// The blocks up to the one that the position `end` is in, oldest first.
@@ -140,9 +266,7 @@ impl Engine {
         let count = (last + 1).min(self.blocks_per_cpu as u64);
         let mut copy = vec![0; count as usize * BLOCK_BYTES];
         for (number, block) in (last + 1 - count..).zip(copy.chunks_exact_mut(BLOCK_BYTES)) {
-            let slot = number as usize & (self.blocks_per_cpu - 1);
-            let index = usize::from(cpu) * self.blocks_per_cpu + slot;
-            self.blocks.copy(index * BLOCK_BYTES, block);
+            self.blocks.copy(self.offset(cpu, number), block);
         }
         copy
     }
@@ -155,6 +279,16 @@ fn map(programs: &Ebpf, name: &str, len: usize) -> Result<SharedArray, Error> {
     };
     SharedArray::new(fd, len)
         .map_err(|source| Error::System { action: "map the recorder's rings", source })
+}
+
+/// The maps by which user stacks are unwound.
+fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
+    let mappings = map(programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?;
+    let rows = map(programs, "rows", unwind::ROWS as usize * 8)?;
+    let mut take = |name: &'static str| programs.take_map(name).ok_or_else(|| missing(name));
+    let processes = take("processes")?.try_into().map_err(failed("use a map of the recorder"))?;
+    let hints = take("hints")?.try_into().map_err(failed("use a map of the recorder"))?;
+    Ok(Maps { processes, mappings, rows, hints })
 }
 
 fn program<'a, P>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use unhitch_formats::perf_data::record::{self, Mmap2, SampleId};
 
 /// The mapping record of the kernel; empty if its addresses are hidden from us.
@@ -28,6 +29,48 @@ pub(crate) fn mapping() -> Vec<u8> {
         record::mmap2(&mut out, &map, &SampleId::default());
     }
     out
+}
+
+/// Where the kernel's symbols are.
+pub(crate) struct Symbols {
+    /// Address and name of the functions, sorted.
+    functions: Vec<(u64, String)>,
+}
+
+impl Symbols {
+    /// Reads the functions of the kernel itself; none if their addresses are hidden from us.
+    pub(crate) fn read() -> Self {
+        let list = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let mut functions: Vec<(u64, String)> = list.lines().filter_map(function).collect();
+        functions.sort_unstable();
+        Self { functions }
+    }
+
+    /// The code from one symbol up to another; empty if one of them does not exist.
+    pub(crate) fn between(&self, start: &str, end: &str) -> Range<u64> {
+        let at = |name| self.functions.iter().find(|(_, of)| of == name).map(|(avma, _)| *avma);
+        at(start).zip(at(end)).map_or(0..0, |(start, end)| start..end)
+    }
+
+    /// The code of the functions whose names `wanted` accepts, from the first to the last.
+    pub(crate) fn of(&self, wanted: impl Fn(&str) -> bool) -> Range<u64> {
+        let is_wanted = |(_, name): &(u64, String)| wanted(name);
+        let first = self.functions.iter().position(is_wanted);
+        let last = self.functions.iter().rposition(is_wanted);
+        let range = first.zip(last).and_then(|(first, last)| {
+            let end = self.functions[last..].iter().find(|(avma, _)| *avma > self.functions[last].0);
+            Some(self.functions[first].0..end?.0)
+        });
+        range.unwrap_or(0..0)
+    }
+}
+
+/// `address type name`, and a module in brackets.
+fn function(line: &str) -> Option<(u64, String)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (avma, kind, name, module) = (fields.next()?, fields.next()?, fields.next()?, fields.next());
+    let avma = u64::from_str_radix(avma, 16).ok().filter(|&avma| avma != 0)?;
+    (matches!(kind, "t" | "T" | "w" | "W") && module.is_none()).then(|| (avma, name.to_owned()))
 }
 
 /// The addresses of `_text` and `_etext`.

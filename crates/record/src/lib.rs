@@ -51,6 +51,7 @@ mod session;
 mod sideband;
 mod snapshot;
 mod sys;
+mod unwind;
 mod watch;
 
 pub mod control;
@@ -63,4 +64,5 @@ pub use recorder::{CpuStatus, Recorder, Status};
 pub use recording::{Recorded, Until, record};
 pub use save::{Extras, Prepared, SaveTarget, Saved, Timings};
 pub use snapshot::Snapshot;
+pub use unwind::{LocalRules, RuleReader};
 pub use watch::{WatchEvent, watch};

@@ -6,9 +6,10 @@ use unhitch_formats::container::Readers;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Size of each CPU's ring in bytes, rounded up to a power of two. The same amount again is
-    /// kept for copies during a save.
-    pub ring_bytes_per_cpu: usize,
+    /// Size of each CPU's ring in bytes, rounded up to a power of two. By default, performance
+    /// events have 16 MiB for each CPU, and keep the same amount again for copies during a save;
+    /// BPF has 16 MiB for all of them.
+    pub ring_bytes_per_cpu: Option<usize>,
     /// CPU samples per second on each CPU; 0 for none.
     pub sample_hz: u32,
     /// Whether stacks include user-mode frames (found by frame pointers).
@@ -20,6 +21,12 @@ pub struct Options {
     /// because the thread that had the CPU instead is part of the answer. Threads created later are
     /// not followed, as an active filter cannot be changed; the trace says so.
     pub only_pid: Option<u32>,
+    /// Of each thread, one wait's stack is recorded for so much blocked time, in nanoseconds. Only
+    /// with [`EngineChoice::Bpf`]; otherwise every wait has a stack.
+    pub min_wait_ns: u64,
+    /// How much time may go into stacks, in millionths of one CPU; 0 for as much as it takes. Only
+    /// with [`EngineChoice::Bpf`].
+    pub stack_budget_ppm: u32,
     /// What records: see [`EngineChoice`].
     pub engine: EngineChoice,
     /// Who may read the traces. A trace that had to be written elsewhere than requested can only be
@@ -47,14 +54,19 @@ impl EngineChoice {
     }
 }
 
+/// Size of the rings in bytes if nothing else is asked for: of each, or of all.
+pub(crate) const DEFAULT_RING_BYTES: usize = 16 << 20;
+
 impl Default for Options {
     fn default() -> Self {
         Self {
-            ring_bytes_per_cpu: 16 << 20,
+            ring_bytes_per_cpu: None,
             sample_hz: 199,
             user_stacks: true,
             max_stack: 127,
             only_pid: None,
+            min_wait_ns: 1_000_000,
+            stack_budget_ppm: 10_000,
             engine: EngineChoice::Perf,
             readers: Readers::Owner,
         }

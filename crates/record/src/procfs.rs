@@ -50,6 +50,8 @@ pub(crate) struct ExecutableMap {
     pub(crate) start_avma: u64,
     pub(crate) len: u64,
     pub(crate) file_offset: u64,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
     pub(crate) path: Vec<u8>,
 }
 
@@ -153,7 +155,7 @@ fn parse_map(line: &[u8]) -> Option<ExecutableMap> {
         rest = tail.get(1..).unwrap_or(&[]);
         std::str::from_utf8(field).ok()
     };
-    let (range, permissions, offset, _device, _inode) =
+    let (range, permissions, offset, device, inode) =
         (field()?, field()?, field()?, field()?, field()?);
     if permissions.as_bytes().get(2) != Some(&b'x') {
         return None;
@@ -165,15 +167,21 @@ fn parse_map(line: &[u8]) -> Option<ExecutableMap> {
         start_avma: hex(start)?,
         len: hex(end)?.checked_sub(hex(start)?)?,
         file_offset: hex(offset)?,
+        device: hex(&device.replace(':', ""))?,
+        inode: inode.parse().ok()?,
         // The kernel's own mmap records call anonymous memory so.
         path: if path.is_empty() { b"//anon".to_vec() } else { path.to_vec() },
     })
 }
 
+/// The executable mappings of a process. May block: see [`read_each`].
+pub(crate) fn executable_maps(pid: u32) -> Vec<ExecutableMap> {
+    fs::read(format!("/proc/{pid}/maps")).map(|maps| parse_maps(&maps)).unwrap_or_default()
+}
+
 /// The executable mappings and the command line of a process. May block: see [`read_each`].
 pub(crate) fn address_space(pid: u32) -> AddressSpace {
-    let maps =
-        fs::read(format!("/proc/{pid}/maps")).map(|maps| parse_maps(&maps)).unwrap_or_default();
+    let maps = executable_maps(pid);
     let command_line = fs::read(format!("/proc/{pid}/cmdline"))
         .map(|line| command_line(&line))
         .unwrap_or_default();

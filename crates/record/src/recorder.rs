@@ -1,13 +1,15 @@
 //! [`Recorder`]: starts recording, reports its status and takes snapshots.
 
-use crate::bpf::Engine;
 use crate::error::Error;
 use crate::machine::Machine;
-use crate::options::{EngineChoice, Options};
+use crate::options::Options;
 use crate::recording_info::RecordingInfo;
-use crate::session::Running;
+use crate::bpf::RingState;
+use crate::session::{CpuRing, Running};
+use crate::unwind::{LocalRules, RuleReader};
 use crate::snapshot::{Buffers, Snapshot};
-use crate::{permission, procfs, sys};
+use crate::{permission, sys};
+use rustc_hash::FxHashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use unhitch_formats::perf_data::attr::TYPE_TRACEPOINT;
@@ -16,12 +18,11 @@ use unhitch_model::{Time, Window};
 /// A running recorder. Dropping it ends the recording.
 pub struct Recorder {
     running: Running,
-    /// The programs in the kernel, if they record.
-    engine: Option<Engine>,
     machine: Machine,
     info: Arc<RecordingInfo>,
     buffers: Buffers,
-    counted: (Time, Vec<u64>),
+    /// When events were counted last, and how many there were.
+    counted: (Time, Vec<(String, u64)>),
 }
 
 /// The state of a recorder.
@@ -65,13 +66,17 @@ impl Recorder {
     /// When the kernel does not permit recording or lacks something that it requires; the error
     /// says what to do about it.
     pub fn start(options: &Options) -> Result<Self, Error> {
+        Self::start_with(options, Box::new(LocalRules))
+    }
+
+    /// As [`start`](Self::start), but another reads the unwind tables of the programs that run.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(options: &Options, reader: Box<dyn RuleReader>) -> Result<Self, Error> {
         let mut warnings = Vec::new();
         let tracefs = permission::tracefs(&mut warnings)?;
-        let running = Running::start(options, &tracefs, &mut warnings)?;
-        let engine = match options.engine {
-            EngineChoice::Perf => None,
-            EngineChoice::Bpf => Some(Engine::start(options, &procfs::online_cpus())?),
-        };
+        let running = Running::start(options, &tracefs, reader, &mut warnings)?;
         let machine = Machine::start(&running.session, &mut warnings);
         if let Some(pid) = options.only_pid {
             warnings.push(format!(
@@ -84,7 +89,7 @@ impl Recorder {
         let buffers = running.session.cpus.iter().map(|cpu| vec![1; cpu.ring.len()]).collect();
         let buffers = Arc::new(Mutex::new(buffers));
         let mut recorder =
-            Self { running, engine, machine, info, buffers, counted: (Time::ZERO, Vec::new()) };
+            Self { running, machine, info, buffers, counted: (Time::ZERO, Vec::new()) };
         recorder.counted = (sys::monotonic_now(), recorder.counts());
         Ok(recorder)
     }
@@ -100,24 +105,16 @@ impl Recorder {
         let now = sys::monotonic_now();
         let counts = self.counts();
         let seconds = now.since(self.counted.0).max(1) as f64 / 1e9;
-        let rates = session
-            .events
+        let old: FxHashMap<&str, u64> =
+            self.counted.1.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        let rates = counts
             .iter()
-            .zip(counts.iter().zip(&self.counted.1))
-            .filter(|(event, _)| event.attr.kind == TYPE_TRACEPOINT);
-        let rates = rates
-            .map(|(event, (new, old))| {
-                (event.name.clone(), new.saturating_sub(*old) as f64 / seconds)
+            .map(|(name, new)| {
+                let more = new.saturating_sub(old.get(name.as_str()).copied().unwrap_or(0));
+                (name.clone(), more as f64 / seconds)
             })
             .collect();
-        let held =
-            session.held_from().into_iter().zip(&session.cpus).map(|(from, cpu)| CpuStatus {
-                cpu: cpu.cpu,
-                held: Window::new(from, now),
-                used_bytes: cpu.ring.written().min(cpu.ring.len() as u64) as usize,
-                ring_bytes: cpu.ring.len(),
-            });
-        let cpus: Vec<CpuStatus> = held.collect();
+        let cpus = self.rings(now);
         let common = Window::new(cpus.iter().map(|cpu| cpu.held.start).max().unwrap_or(now), now);
         let memory_bytes = session.memory() + cpus.iter().map(|cpu| cpu.ring_bytes).sum::<usize>();
         let (processes, sideband_lost) = {
@@ -136,17 +133,43 @@ impl Recorder {
     /// Copies the rings; reads `/proc` only until `stop` is set, and then the snapshot says what is
     /// missing.
     pub fn snapshot_until(&mut self, stop: &AtomicBool) -> Snapshot {
-        let rings = self.engine.as_ref().and_then(|engine| engine.copy().ok());
-        Snapshot::take(rings, &self.running.session, &self.machine, &self.info, &self.buffers, stop)
+        Snapshot::take(&self.running.session, &self.machine, &self.info, &self.buffers, stop)
+    }
+
+    /// The state of each CPU's ring.
+    fn rings(&self, now: Time) -> Vec<CpuStatus> {
+        let session = &self.running.session;
+        if let Some(engine) = &session.engine {
+            let status = |ring: RingState| CpuStatus {
+                cpu: ring.cpu,
+                held: Window::new(ring.held_from, now),
+                used_bytes: ring.used_bytes,
+                ring_bytes: engine.ring_bytes(),
+            };
+            return engine.states().into_iter().map(status).collect();
+        }
+        let status = |(from, cpu): (Time, &CpuRing)| CpuStatus {
+            cpu: cpu.cpu,
+            held: Window::new(from, now),
+            used_bytes: cpu.ring.written().min(cpu.ring.len() as u64) as usize,
+            ring_bytes: cpu.ring.len(),
+        };
+        session.held_from().into_iter().zip(&session.cpus).map(status).collect()
     }
 
     /// How often each event has occurred, summed over all CPUs.
-    fn counts(&self) -> Vec<u64> {
+    fn counts(&self) -> Vec<(String, u64)> {
         let session = &self.running.session;
+        if let Some(engine) = &session.engine {
+            let counts = engine.counts().into_iter();
+            return counts.map(|(name, count)| (name.to_owned(), count)).collect();
+        }
         let mut counts = vec![0; session.events.len()];
         for open in session.cpus.iter().flat_map(|cpu| &cpu.events) {
             counts[open.event] += open.count();
         }
-        counts
+        let named = session.events.iter().zip(counts);
+        let named = named.filter(|(event, _)| event.attr.kind == TYPE_TRACEPOINT);
+        named.map(|(event, count)| (event.name.clone(), count)).collect()
     }
 }

@@ -87,8 +87,9 @@ pub fn record(
 /// Starts recording. Meanwhile prepares the namer, so that the save need not wait for it. That is
 /// this thread's part, because a naming process ends with the thread that started it.
 fn start(options: &Options, namer: &mut dyn Namer) -> Result<Recorder, Error> {
+    let reader = namer.rule_reader();
     std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| Recorder::start(options));
+        let recorder = scope.spawn(|| Recorder::start_with(options, reader));
         namer.prepare();
         recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })

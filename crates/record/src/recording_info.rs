@@ -81,8 +81,13 @@ impl RecordingInfo {
             EngineChoice::Bpf => options.sample_hz > 0,
         };
         let options_used = serde_json::json!({
-            "ring_bytes_per_cpu": session.cpus.first().map_or(0, |cpu| cpu.ring.len()),
+            "ring_bytes_per_cpu": match &session.engine {
+                Some(engine) => engine.ring_bytes(),
+                None => session.cpus.first().map_or(0, |cpu| cpu.ring.len()),
+            },
             "engine": options.engine.name(),
+            "min_wait_ns": session.engine.as_ref().map(|_| options.min_wait_ns),
+            "stack_budget_ppm": session.engine.as_ref().map(|_| options.stack_budget_ppm),
             "sample_hz": options.sample_hz,
             "user_stacks": options.user_stacks,
             "max_stack": session.events.first().map_or(0, |event| event.attr.sample_max_stack),

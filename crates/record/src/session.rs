@@ -5,12 +5,14 @@
 //! [`History`](crate::history::History), so that old side-band records can be dropped without ever
 //! reading the rings.
 
+use crate::bpf::Engine;
 use crate::error::Error;
 use crate::events::{self, Event};
 use crate::history::History;
-use crate::options::{EngineChoice, Options};
+use crate::options::{DEFAULT_RING_BYTES, EngineChoice, Options};
 use crate::ring::{DrainedRing, OverwriteRing};
 use crate::sideband::SidebandLog;
+use crate::unwind::RuleReader;
 use crate::{kernel, permission, procfs, sys};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -60,6 +62,8 @@ impl OpenEvent {
 pub(crate) struct Session {
     pub(crate) events: Vec<Event>,
     pub(crate) cpus: Vec<CpuRing>,
+    /// Records instead of the events.
+    pub(crate) engine: Option<Engine>,
     sideband: Mutex<Sideband>,
     pub(crate) sideband_attr: EventAttr,
     pub(crate) sideband_ids: Vec<u64>,
@@ -97,14 +101,19 @@ impl Running {
     pub(crate) fn start(
         options: &Options,
         tracefs: &Path,
+        reader: Box<dyn RuleReader>,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Error> {
         sys::raise_open_files();
         let online = procfs::online_cpus();
         // Programs in the kernel have rings of their own; only the side-band is left.
-        let (events, trials) = match options.engine {
-            EngineChoice::Perf => events::plan(options, tracefs, &online, warnings)?,
-            EngineChoice::Bpf => (Vec::new(), Vec::new()),
+        let engine = match options.engine {
+            EngineChoice::Perf => None,
+            EngineChoice::Bpf => Some(Engine::load(options, &online)?),
+        };
+        let (events, trials) = match engine {
+            None => events::plan(options, tracefs, &online, warnings)?,
+            Some(_) => (Vec::new(), Vec::new()),
         };
 
         let (fds, rings, sideband_attr, sideband_ids) = open_sideband(&online, warnings)?;
@@ -118,7 +127,8 @@ impl Running {
         let history = Mutex::new(History::new(
             cpus.iter().map(|cpu| (cpu.ring.len() as u64, cpu.started)).collect(),
         ));
-        let mut session = Session { events, cpus, sideband, sideband_attr, sideband_ids, history };
+        let mut session =
+            Session { events, cpus, engine, sideband, sideband_attr, sideband_ids, history };
 
         // First the side-band, then /proc: a process that appears in between is in both, and no
         // process is in neither.
@@ -133,6 +143,9 @@ impl Running {
                     .map_err(|source| Error::System { action: "start an event", source })?;
             }
             cpu.started = sys::monotonic_now();
+        }
+        if let Some(engine) = &mut session.engine {
+            engine.attach(options, reader)?;
         }
         session.history().restart(session.cpus.iter().map(|cpu| cpu.started));
 
@@ -171,6 +184,9 @@ impl Session {
     /// The time from which on each CPU's ring holds everything, estimated without reading the
     /// rings.
     pub(crate) fn held_from(&self) -> Vec<Time> {
+        if let Some(engine) = &self.engine {
+            return engine.states().into_iter().map(|ring| ring.held_from).collect();
+        }
         let written: Vec<u64> = self.cpus.iter().map(|cpu| cpu.ring.written()).collect();
         self.history().held_from(&written)
     }
@@ -231,13 +247,15 @@ impl Session {
     pub(crate) fn memory(&self) -> usize {
         let rings: usize = self.cpus.iter().map(|cpu| cpu.ring.len()).sum();
         let sideband = self.sideband();
-        rings + sideband.rings.len() * SIDEBAND_LEN + sideband.log.memory()
+        let engine = self.engine.as_ref().map_or(0, Engine::memory);
+        rings + engine + sideband.rings.len() * SIDEBAND_LEN + sideband.log.memory()
     }
 }
 
 /// The requested ring size in bytes, rounded up to a size that the kernel accepts.
 fn ring_len(options: &Options) -> usize {
-    options.ring_bytes_per_cpu.clamp(MIN_RING_BYTES, 1 << 30).next_power_of_two()
+    let wanted = options.ring_bytes_per_cpu.unwrap_or(DEFAULT_RING_BYTES);
+    wanted.clamp(MIN_RING_BYTES, 1 << 30).next_power_of_two()
 }
 
 /// True if the CPU went offline. Events are opened CPU by CPU, and such a CPU is left out.

@@ -68,7 +68,6 @@ impl CpuCopy {
 
 impl Snapshot {
     pub(crate) fn take(
-        bpf_rings: Option<RingsCopy>,
         session: &Session,
         machine: &Machine,
         info: &Arc<RecordingInfo>,
@@ -90,10 +89,13 @@ impl Snapshot {
             .zip(free)
             .map(|((cpu, point), buffer)| cpu.ring.copy(point, buffer))
             .collect();
+        let (bpf_rings, mut warnings) = match &session.engine {
+            Some(engine) => (Some(engine.copy()), engine.warnings()),
+            None => (None, Vec::new()),
+        };
         let ring_copy_ns = begun.elapsed().as_nanos() as u64;
         let (wall, clock) = (SystemTime::now(), sys::monotonic_now());
 
-        let mut warnings = Vec::new();
         let mut rings = Vec::new();
         for (cpu, copy) in session.cpus.iter().zip(copies) {
             let span = span(&copy, cpu.cpu, cpu.started, info, &mut warnings);

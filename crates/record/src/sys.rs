@@ -181,7 +181,7 @@ unsafe impl Send for SharedArray {}
 unsafe impl Sync for SharedArray {}
 
 impl SharedArray {
-    /// Maps the first `len` bytes of the array for reading.
+    /// Maps the first `len` bytes of the array.
     pub fn new(fd: BorrowedFd, len: usize) -> io::Result<Self> {
         let len = len.next_multiple_of(page_size());
         // SAFETY: a fresh mapping at an address of the kernel's choice.
@@ -189,7 +189,7 @@ impl SharedArray {
             libc::mmap(
                 std::ptr::null_mut(),
                 len,
-                libc::PROT_READ,
+                libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 fd.as_raw_fd(),
                 0,
@@ -222,6 +222,22 @@ impl SharedArray {
                 self.base.as_ptr().add(offset),
                 out.as_mut_ptr(),
                 out.len(),
+            );
+        }
+    }
+}
+
+impl SharedArray {
+    /// Writes the bytes from `offset` on. The kernel may read meanwhile, so this must be a part
+    /// that it has not been told of yet.
+    pub fn store(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.len, "more than the array holds");
+        // SAFETY: the range is inside the mapping, which is writable, and `bytes` is ours.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.base.as_ptr().add(offset),
+                bytes.len(),
             );
         }
     }

@@ -65,7 +65,7 @@ pub fn watch(
 ) -> Result<(), Error> {
     // This comes first so that a second recorder is refused before it costs anything.
     let mut server = Server::bind(control)?;
-    let mut recorder = Recorder::start(options)?;
+    let mut recorder = Recorder::start_with(options, namer.rule_reader())?;
     report(WatchEvent::Started { socket: server.path(), warnings: recorder.warnings() });
     // The first save must not have to wait for the namer to start.
     namer.prepare();

@@ -35,7 +35,7 @@ fn skipped(name: &str, reason: &dyn std::fmt::Display) {
 
 fn options(ring_bytes: usize) -> Options {
     let mut options = Options::default();
-    options.ring_bytes_per_cpu = ring_bytes;
+    options.ring_bytes_per_cpu = Some(ring_bytes);
     options
 }
 

@@ -56,6 +56,7 @@ mod perf_map;
 mod plt;
 mod section;
 mod symbolizer;
+mod unwind_rules;
 mod unwind_table;
 mod vdso;
 
@@ -66,10 +67,22 @@ pub use machine_code::{Code, Isa, NoCode};
 pub use pdb::server::Fetching;
 pub use pdb::store::SymbolPath;
 pub use symbolizer::{Options, Symbolizer};
+pub use unwind_rules::{CodeSegment, UnwindRules};
 
 /// Reads the vdso, the code that the kernel maps into every process, from this process's memory. A
 /// process that gives up its rights cannot open that later.
 pub fn read_vdso() {
     // Naming reports it if this fails.
     let _ = vdso::image();
+}
+
+/// The rules for unwinding the code of an ELF file without frame pointers; `None` if it is not one
+/// for x86-64, or damaged.
+pub fn unwind_rules(file: std::fs::File) -> Option<UnwindRules> {
+    unwind_rules::read(std::io::BufReader::new(file))
+}
+
+/// The rules for unwinding the code that the kernel maps into every process.
+pub fn vdso_unwind_rules() -> Option<UnwindRules> {
+    unwind_rules::of_vdso()
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 #[derive(ClapArgs, Clone, Debug)]
 pub struct RecorderArgs {
-    /// Size of each CPU's ring buffer, e.g. 16M; rounded up to a power of two
-    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
-    pub buffer: usize,
+    /// Size of each CPU's ring buffer, e.g. 16M; rounded up to a power of two [default: 16M; with
+    /// --engine bpf 16M for all CPUs together]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub buffer: Option<usize>,
     /// CPU samples per second on each CPU; 0 turns sampling off
     #[arg(long, value_name = "HZ", default_value_t = 199)]
     pub rate: u32,
@@ -23,6 +24,13 @@ pub struct RecorderArgs {
     /// What records: performance events, or programs in the kernel (BPF)
     #[arg(long, value_enum, default_value_t)]
     pub engine: Engine,
+    /// With --engine bpf: record a stack for each so much time that a thread is blocked
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_duration)]
+    pub min_wait: Duration,
+    /// With --engine bpf: spend at most this share of one CPU on stacks, in percent; 0 for as much
+    /// as it takes
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    pub stack_budget: f32,
     /// Let this group (name or number) read the traces; by default only the recording user can
     #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     pub group: Option<u32>,

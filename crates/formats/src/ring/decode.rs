@@ -4,8 +4,10 @@
 //! switch changes. A wait's stack was written when its thread came back, perhaps on another CPU: it
 //! goes to the switch at which the thread had left.
 
-use super::layout::{self, BLOCK_BYTES, BLOCK_HEADER_BYTES, RingPart, kind, u32_at, u64_at};
-use super::stacks::{Chain, Stacks};
+use super::layout::{
+    self, BLOCK_BYTES, BLOCK_HEADER_BYTES, Records, RingPart, kind, u32_at, u64_at,
+};
+use super::stacks::{Chain, Definition, Stacks};
 use crate::perf_data::rows::{Row, Rows, Sample, Switch, Waking};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -50,8 +52,14 @@ pub(crate) fn decode(bytes: &[u8], warnings: &mut Warnings) -> Decoded {
 struct Decoder<'a> {
     out: Decoded,
     stacks: Stacks<'a>,
-    /// Wait stacks, by thread and the time at which it left.
-    waits: FxHashMap<(u32, u64), u32>,
+    /// Wait stacks, by thread: when it left, and the chain.
+    waits: FxHashMap<u32, Vec<(u64, u32)>>,
+    /// Stacks that woke a thread, by thread: when, and the chain.
+    wakers: FxHashMap<u32, Vec<(u64, u32)>>,
+    /// Switches and wake-ups at the place of the last stack, in the rows.
+    same_place: (Vec<usize>, Vec<usize>),
+    /// Waits and wake-ups whose stacks were over the budget.
+    over_budget: u64,
     /// Time, thread, its priority from then on.
     priorities: Vec<(u64, u32, i16)>,
     damaged_blocks: u64,
@@ -70,55 +78,36 @@ struct Place {
 impl<'a> Decoder<'a> {
     fn ring(&mut self, ring: &RingPart<'a>) {
         self.stacks.begin_ring();
-        let last = ring.end / BLOCK_BYTES as u64;
-        let blocks = ring.blocks.chunks_exact(BLOCK_BYTES);
-        let first = (last + 1).saturating_sub(blocks.len() as u64);
         let mut place = Place { cpu: ring.cpu, current: 0, base_ns: 0, waking: None };
-        for (index, block) in (first..).zip(blocks) {
-            // The first block has number 1.
-            if u64_at(block, 0) != index + 1 || u32_at(block, 20) != u32::from(ring.cpu) {
+        for (index, block) in ring.numbered() {
+            if block.len() < BLOCK_HEADER_BYTES {
                 self.damaged_blocks += 1;
                 continue;
             }
             place.base_ns = u64_at(block, 8);
             place.current = u32_at(block, 16);
             place.waking = None;
-            let used = match index == last {
-                true => (ring.end % BLOCK_BYTES as u64) as usize,
-                false => BLOCK_BYTES,
-            };
             self.cover(ring.cpu, place.base_ns);
-            self.block(&mut place, block.get(..used).unwrap_or_default(), index);
+            self.block(&mut place, block, index);
         }
     }
 
     fn block(&mut self, place: &mut Place, block: &'a [u8], index: u64) {
-        let mut offset = BLOCK_HEADER_BYTES;
-        while let Some(record) = block.get(offset..).filter(|record| record.len() >= 8) {
-            let word = u64_at(record, 0);
-            let time = place.base_ns.saturating_add(word & 0xffff_ffff);
-            let (of_type, payload) = (word >> 32 & 7, word >> 35);
-            let words = if of_type == kind::LONG { payload >> 5 & 0x3ff } else { 1 };
-            let Some(record) = record.get(..words as usize * 8).filter(|_| words > 0) else {
-                self.damaged_blocks += 1;
-                return;
-            };
-            match of_type {
-                kind::SWITCH => self.switch(place, time, payload),
-                kind::WAKING => self.waking(place, time, payload),
-                kind::LONG => {
-                    let position = index * (BLOCK_BYTES as u64 / 8) + offset as u64 / 8;
-                    self.long(place, time, payload & 31, position as u32, record);
-                }
-                0 => return,
+        let mut records = Records::new(block);
+        for record in &mut records {
+            let time = place.base_ns.saturating_add(record.delta_ns());
+            match record.of_type() {
+                kind::SWITCH => self.switch(place, time, record.payload()),
+                kind::WAKING => self.waking(place, time, record.payload()),
                 _ => {
-                    self.damaged_blocks += 1;
-                    return;
+                    let words = BLOCK_BYTES as u64 / 8;
+                    let position = index * words + record.offset as u64 / 8;
+                    self.long(place, time, record.payload(), position as u32, record.bytes);
                 }
             }
             self.cover(place.cpu, time);
-            offset += record.len();
         }
+        self.damaged_blocks += u64::from(records.damaged);
     }
 
     fn switch(&mut self, place: &mut Place, time: u64, payload: u64) {
@@ -133,6 +122,9 @@ impl<'a> Decoder<'a> {
         };
         if state == TaskState::Dead {
             self.out.exits.push((time, place.current));
+        }
+        if payload & layout::SWITCH_SAME_PLACE != 0 {
+            self.same_place.0.push(self.out.rows.switches.len());
         }
         self.out.rows.switches.push(Row { time, stack: 0, cpu: place.cpu, of });
         place.current = next;
@@ -151,6 +143,9 @@ impl<'a> Decoder<'a> {
             }
         };
         let of = Waking { waker: place.current, wakee, target_cpu: place.cpu, flags };
+        if payload & layout::WAKING_SAME_PLACE != 0 {
+            self.same_place.1.push(self.out.rows.wakings.len());
+        }
         place.waking = Some(self.out.rows.wakings.len());
         self.out.rows.wakings.push(Row { time, stack: 0, cpu: place.cpu, of });
     }
@@ -159,29 +154,38 @@ impl<'a> Decoder<'a> {
         &mut self,
         place: &mut Place,
         time: u64,
-        of_kind: u64,
+        payload: u64,
         position: u32,
         record: &'a [u8],
     ) {
-        match of_kind {
+        let flags = payload >> 15;
+        match payload & 31 {
             kind::STACK => {
                 *self.out.counts.entry("stack").or_default() += 1;
                 let len = (u32_at(record, 12) as usize).saturating_mul(8);
                 let addresses = record.get(16..).unwrap_or_default();
                 let addresses = addresses.get(..len).unwrap_or(addresses);
-                self.stacks.define(position, u32_at(record, 8), addresses);
+                let definition = Definition { pid: u32_at(record, 8), flags, addresses };
+                *self.out.counts.entry(definition.end()).or_default() += 1;
+                self.stacks.define(position, definition);
             }
             kind::WAIT => {
-                *self.out.counts.entry("wait stack").or_default() += 1;
+                self.over_budget += flags & layout::STACKS_OVER_BUDGET;
                 let chain = self.stacks.chain(u32_at(record, 16), u32_at(record, 20));
-                self.waits.insert((place.current, u64_at(record, 8)), chain);
+                if chain != 0 {
+                    *self.out.counts.entry("wait stack").or_default() += 1;
+                    let left = u64_at(record, 8);
+                    self.waits.entry(place.current).or_default().push((left, chain));
+                }
             }
             kind::WAKER => {
-                *self.out.counts.entry("wake-up stack").or_default() += 1;
+                self.over_budget += flags & layout::STACKS_OVER_BUDGET;
                 let chain = self.stacks.chain(u32_at(record, 8), u32_at(record, 12));
                 let row = place.waking.and_then(|waking| self.out.rows.wakings.get_mut(waking));
-                if let Some(row) = row {
+                if let Some(row) = row.filter(|_| chain != 0) {
+                    *self.out.counts.entry("wake-up stack").or_default() += 1;
                     row.stack = chain;
+                    self.wakers.entry(row.of.wakee).or_default().push((row.time, chain));
                 }
             }
             kind::SAMPLE => {
@@ -214,9 +218,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn finish(mut self, warnings: &mut Warnings) -> Decoded {
-        for row in &mut self.out.rows.switches {
-            row.stack = self.waits.get(&(row.of.prev, row.time)).copied().unwrap_or(0);
-        }
+        self.set_stacks();
         self.set_priorities();
         self.out.chains = self.stacks.chains;
         if self.damaged_blocks > 0 {
@@ -239,6 +241,49 @@ impl<'a> Decoder<'a> {
             ));
         }
         self.out
+    }
+
+    /// Gives each wait its stack, and those without one the last stack of their thread where the
+    /// recorder saw that they were at the same place. A stack from before the time that all rings
+    /// hold is not taken: a later one may have been overwritten.
+    fn set_stacks(&mut self) {
+        let lists = self.waits.values_mut().chain(self.wakers.values_mut());
+        lists.for_each(|list| list.sort_unstable());
+        let held = self.out.covered.iter().filter(|(first, last)| first <= last);
+        let held_by_all = held.map(|(first, _)| *first).max().unwrap_or(0);
+        let last = |list: Option<&Vec<(u64, u32)>>, time: u64| {
+            let list = list?;
+            let next = list.partition_point(|(from, _)| *from <= time);
+            let &(from, chain) = list.get(next.checked_sub(1)?)?;
+            (from >= held_by_all || from == time).then_some((from, chain))
+        };
+        for row in &mut self.out.rows.switches {
+            let found = last(self.waits.get(&row.of.prev), row.time);
+            row.stack = found.filter(|(from, _)| *from == row.time).map_or(0, |(_, chain)| chain);
+        }
+        let mut taken_over = 0;
+        for &index in &self.same_place.0 {
+            let row = &mut self.out.rows.switches[index];
+            if row.stack == 0
+                && let Some((_, chain)) = last(self.waits.get(&row.of.prev), row.time)
+            {
+                row.stack = chain;
+                taken_over += 1;
+            }
+        }
+        self.out.counts.insert("wait stack of the same place", taken_over);
+        taken_over = 0;
+        for &index in &self.same_place.1 {
+            let row = &mut self.out.rows.wakings[index];
+            if row.stack == 0
+                && let Some((_, chain)) = last(self.wakers.get(&row.of.wakee), row.time)
+            {
+                row.stack = chain;
+                taken_over += 1;
+            }
+        }
+        self.out.counts.insert("wake-up stack of the same place", taken_over);
+        self.out.counts.insert("over the budget for stacks", self.over_budget);
     }
 
     fn set_priorities(&mut self) {

@@ -1,7 +1,5 @@
 //! The layout of `rings.bin`, blocks and records. All numbers are little-endian.
 
-use std::io::{self, Write};
-
 /// Length of a block.
 pub const BLOCK_BYTES: usize = 32 << 10;
 /// Length of a block's header: number, base, current thread, CPU.
@@ -26,6 +24,12 @@ pub(super) mod kind {
     pub(crate) const PRIORITY: u64 = 6;
 }
 
+/// Bits of a switch and of a wake-up: at the place of the thread's last stack.
+pub(super) const SWITCH_SAME_PLACE: u64 = 1 << 26;
+pub(super) const WAKING_SAME_PLACE: u64 = 1 << 24;
+/// Bit of a wait and of a waker: its stacks were not taken.
+pub(super) const STACKS_OVER_BUDGET: u64 = 1;
+
 /// The copy of one CPU's ring.
 #[derive(Clone, Copy, Debug)]
 pub struct RingPart<'a> {
@@ -37,28 +41,115 @@ pub struct RingPart<'a> {
     pub blocks: &'a [u8],
 }
 
+impl<'a> RingPart<'a> {
+    /// The blocks with their positions in the ring, and each without what was not written yet.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (u64, &'a [u8])> + use<'a> {
+        let (end, cpu) = (self.end, self.cpu);
+        let last = end / BLOCK_BYTES as u64;
+        let blocks = self.blocks.chunks_exact(BLOCK_BYTES);
+        let first = (last + 1).saturating_sub(blocks.len() as u64);
+        let begun = move |index: &u64| index * (BLOCK_BYTES as u64) < end;
+        (first..).take_while(begun).zip(blocks).map(move |(index, block)| {
+            // The first block has number 1.
+            let is_own = u64_at(block, 0) == index + 1 && u32_at(block, 20) == u32::from(cpu);
+            let used = match index == last {
+                _ if !is_own => 0,
+                true => (end % BLOCK_BYTES as u64) as usize,
+                false => BLOCK_BYTES,
+            };
+            (index, &block[..used])
+        })
+    }
+}
+
+/// A record of a block.
+pub(super) struct Record<'a> {
+    /// Where it is in the block.
+    pub(super) offset: usize,
+    /// All of it, its first word included.
+    pub(super) bytes: &'a [u8],
+    pub(super) word: u64,
+}
+
+impl Record<'_> {
+    /// One of [`kind`]: switch, wake-up or long.
+    pub(super) fn of_type(&self) -> u64 {
+        self.word >> 32 & 7
+    }
+
+    pub(super) fn payload(&self) -> u64 {
+        self.word >> 35
+    }
+
+    /// Nanoseconds since the block's base.
+    pub(super) fn delta_ns(&self) -> u64 {
+        self.word & 0xffff_ffff
+    }
+}
+
+/// The records of a block.
+pub(super) struct Records<'a> {
+    block: &'a [u8],
+    offset: usize,
+    /// True if something is no record: it and what follows is left out.
+    pub(super) damaged: bool,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new(block: &'a [u8]) -> Self {
+        Self { block, offset: BLOCK_HEADER_BYTES, damaged: false }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        let rest = self.block.get(self.offset..).filter(|rest| rest.len() >= 8)?;
+        let word = u64_at(rest, 0);
+        let words = match word >> 32 & 7 {
+            0 => return None,
+            kind::SWITCH | kind::WAKING => 1,
+            kind::LONG => word >> 40 & 0x3ff,
+            _ => 0,
+        };
+        let Some(bytes) = rest.get(..words as usize * 8).filter(|_| words > 0) else {
+            self.damaged = true;
+            return None;
+        };
+        let offset = self.offset;
+        self.offset += bytes.len();
+        Some(Record { offset, bytes, word })
+    }
+}
+
+/// Number of records of a ring.
+pub fn count(ring: &RingPart<'_>) -> usize {
+    ring.numbered().map(|(_, block)| Records::new(block).count()).sum()
+}
+
 /// When the first of these blocks begins, in nanoseconds of the trace's clock; `None` if there is
 /// none.
 pub fn started_ns(blocks: &[u8]) -> Option<u64> {
     (blocks.len() >= BLOCK_HEADER_BYTES).then(|| u64_at(blocks, 8))
 }
 
-/// Writes `rings.bin`.
-///
-/// # Errors
-/// Those of `out`.
-pub fn write(out: &mut dyn Write, rings: &[RingPart<'_>]) -> io::Result<()> {
-    out.write_all(MAGIC)?;
+/// The content of `rings.bin`.
+pub fn encode(rings: &[RingPart<'_>]) -> Vec<u8> {
+    let len: usize = rings.iter().map(|ring| ENTRY_BYTES + ring.blocks.len()).sum();
+    let mut out = Vec::with_capacity(HEADER_BYTES + len);
+    out.extend(MAGIC);
     for word in [VERSION, BLOCK_BYTES as u32, rings.len() as u32, 0] {
-        out.write_all(&word.to_le_bytes())?;
+        out.extend(word.to_le_bytes());
     }
     for ring in rings {
-        out.write_all(&u32::from(ring.cpu).to_le_bytes())?;
-        out.write_all(&((ring.blocks.len() / BLOCK_BYTES) as u32).to_le_bytes())?;
-        out.write_all(&ring.end.to_le_bytes())?;
-        out.write_all(&0_u64.to_le_bytes())?;
+        out.extend(u32::from(ring.cpu).to_le_bytes());
+        out.extend(((ring.blocks.len() / BLOCK_BYTES) as u32).to_le_bytes());
+        out.extend(ring.end.to_le_bytes());
+        out.extend(0_u64.to_le_bytes());
     }
-    rings.iter().try_for_each(|ring| out.write_all(ring.blocks))
+    rings.iter().for_each(|ring| out.extend(ring.blocks));
+    out
 }
 
 /// The rings in `bytes`. A ring that ends early has the blocks that are there.

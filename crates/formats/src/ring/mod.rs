@@ -13,4 +13,4 @@ mod layout;
 mod stacks;
 
 pub(crate) use decode::{Decoded, decode};
-pub use layout::{BLOCK_BYTES, RingPart, started_ns, write};
+pub use layout::{BLOCK_BYTES, RingPart, count, encode, started_ns};

@@ -10,11 +10,39 @@ pub(crate) struct Chain {
     pub(crate) words: Vec<u8>,
 }
 
+/// The definition of one stack, of the kernel or of a process.
+#[derive(Clone, Copy)]
+pub(super) struct Definition<'a> {
+    pub(super) pid: u32,
+    /// Bit 0: of a process; bits 1 to 3: how it ends, `enum stack_end` of `ring.h`.
+    pub(super) flags: u64,
+    pub(super) addresses: &'a [u8],
+}
+
+impl Definition<'_> {
+    /// How it ends.
+    pub(super) fn end(&self) -> &'static str {
+        match (self.flags & 1, self.flags >> 1 & 7) {
+            (0, _) => "stack in the kernel",
+            (_, 0) => "user stack, complete",
+            (_, 1) => "user stack, cut at memory that was not present",
+            (_, 2) => "user stack, cut at code without a rule",
+            (_, 3) => "user stack, cut because it is too deep",
+            (_, 4) => "user stack, cut at an address outside code",
+            _ => "user stack, by frame pointers only",
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.flags & 1 == 0 || self.flags >> 1 & 7 == 0
+    }
+}
+
 /// The definitions that one ring still holds, and the chains of all rings.
 #[derive(Default)]
 pub(super) struct Stacks<'a> {
-    /// By position in the ring, in words: the process, and the addresses.
-    defined: FxHashMap<u32, (u32, &'a [u8])>,
+    /// By position in the ring, in words.
+    defined: FxHashMap<u32, Definition<'a>>,
     /// By kernel stack and user stack.
     known: FxHashMap<(u32, u32), u32>,
     pub(super) chains: Vec<Chain>,
@@ -29,8 +57,8 @@ impl<'a> Stacks<'a> {
         self.known.clear();
     }
 
-    pub(super) fn define(&mut self, position: u32, pid: u32, addresses: &'a [u8]) {
-        self.defined.insert(position, (pid, addresses));
+    pub(super) fn define(&mut self, position: u32, definition: Definition<'a>) {
+        self.defined.insert(position, definition);
     }
 
     /// The number of the chain, from 1; 0 if it is empty.
@@ -46,10 +74,14 @@ impl<'a> Stacks<'a> {
             match self.defined.get(&position) {
                 _ if position == 0 => {}
                 None => self.missing += 1,
-                Some((pid, addresses)) => {
-                    chain.pid = chain.pid.max(*pid);
+                Some(of) => {
+                    chain.pid = chain.pid.max(of.pid);
                     chain.words.extend(marker.to_le_bytes());
-                    chain.words.extend_from_slice(addresses);
+                    chain.words.extend_from_slice(of.addresses);
+                    if !of.is_complete() {
+                        // No code is there, so the stack is shown as cut.
+                        chain.words.extend(0_u64.to_le_bytes());
+                    }
                 }
             }
         }

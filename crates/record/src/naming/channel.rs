@@ -26,6 +26,8 @@ pub(super) const MAX_MESSAGE_LEN: usize = 64 << 10;
 pub(super) enum Message {
     /// To the child: name the frames of this trace.
     Trace(File),
+    /// To the child: read the unwind rules of this file.
+    Rules(File),
     /// To the child: the requested file.
     File(File),
     /// To the child: the requested file is refused, with this `errno`.
@@ -34,9 +36,9 @@ pub(super) enum Message {
     Ready,
     /// From the child: a request for this file.
     Open(Wanted),
-    /// From the child: a part of the `symbols.json`.
-    Names(Vec<u8>),
-    /// From the child: the `symbols.json` is complete; true if the child can name another trace.
+    /// From the child: a part of the answer, a `symbols.json` or rules.
+    Part(Vec<u8>),
+    /// From the child: the answer is complete; true if the child can give another.
     Done(bool),
 }
 
@@ -65,11 +67,12 @@ impl Channel {
     pub(super) fn send(&self, message: &Message) -> io::Result<()> {
         let (letter, bytes, file) = match message {
             Message::Trace(file) => (b'T', Vec::new(), Some(file)),
+            Message::Rules(file) => (b'U', Vec::new(), Some(file)),
             Message::File(file) => (b'F', Vec::new(), Some(file)),
             Message::Refused(errno) => (b'R', errno.to_le_bytes().to_vec(), None),
             Message::Ready => (b'P', Vec::new(), None),
             Message::Open(wanted) => (b'O', encode(wanted), None),
-            Message::Names(part) => (b'N', part.clone(), None),
+            Message::Part(part) => (b'N', part.clone(), None),
             Message::Done(again) => (b'D', vec![u8::from(*again)], None),
         };
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -114,13 +117,14 @@ impl Channel {
         let Some((&letter, bytes)) = bytes[..received.bytes].split_first() else { return Ok(None) };
         let message = match (letter, rights) {
             (b'T', Some(file)) => Some(Message::Trace(file.into())),
+            (b'U', Some(file)) => Some(Message::Rules(file.into())),
             (b'F', Some(file)) => Some(Message::File(file.into())),
             (b'R', None) => {
                 bytes.try_into().ok().map(|errno| Message::Refused(i32::from_le_bytes(errno)))
             }
             (b'P', None) => Some(Message::Ready),
             (b'O', None) => decode(bytes).map(Message::Open),
-            (b'N', None) => Some(Message::Names(bytes.to_vec())),
+            (b'N', None) => Some(Message::Part(bytes.to_vec())),
             (b'D', None) => Some(Message::Done(bytes == [1])),
             _ => None,
         };

@@ -35,6 +35,11 @@ pub fn serve(socket: OwnedFd, missing: Vec<String>) -> io::Result<()> {
     loop {
         let trace = match remote.with(Channel::receive)? {
             Some(Message::Trace(file)) => read(file),
+            Some(Message::Rules(file)) => {
+                let rules = unhitch_symbols::unwind_rules(file).unwrap_or_default();
+                answer(&remote, &rules.encode(), true)?;
+                continue;
+            }
             None => return Ok(()),
             Some(_) => return Err(io::ErrorKind::InvalidData.into()),
         };
@@ -50,16 +55,21 @@ pub fn serve(socket: OwnedFd, missing: Vec<String>) -> io::Result<()> {
         let warnings = names.warnings().iter().cloned().chain(confined).collect();
         let json = serde_json::to_vec(&names.with_warnings(warnings))?;
         let again = !symbolizer.left_work_behind();
-        remote.with(|channel| {
-            json.chunks(MAX_MESSAGE_LEN - 1)
-                .try_for_each(|part| channel.send(&Message::Names(part.to_vec())))?;
-            channel.send(&Message::Done(again))
-        })?;
+        answer(&remote, &json, again)?;
         // A reader that still waits for a file would take the answers meant for the next trace.
         if !again {
             return Ok(());
         }
     }
+}
+
+fn answer(remote: &RemoteFiles, bytes: &[u8], again: bool) -> io::Result<()> {
+    remote.with(|channel| {
+        bytes
+            .chunks(MAX_MESSAGE_LEN - 1)
+            .try_for_each(|part| channel.send(&Message::Part(part.to_vec())))?;
+        channel.send(&Message::Done(again))
+    })
 }
 
 /// Opens files by asking the recorder, one at a time.

@@ -16,4 +16,4 @@ mod programs;
 pub use child::{prepare_to_serve, serve};
 pub use namer::{Namer, Unnamed};
 pub use process::NamingProcess;
-pub(crate) use programs::Programs;
+pub(crate) use programs::{Program, Programs};

@@ -1,6 +1,7 @@
 //! [`Namer`]: the interface to whatever names the frames of a trace.
 
 use super::programs::Programs;
+use crate::unwind::{LocalRules, RuleReader};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,6 +27,9 @@ pub trait Namer {
     /// # Errors
     /// When there are no names; the error is a warning for the user.
     fn names(&mut self, trace: &Unnamed<'_>, stop: &AtomicBool) -> Result<SymbolFile, String>;
+
+    /// Returns a reader of unwind tables with the same rights.
+    fn rule_reader(&self) -> Box<dyn RuleReader>;
 }
 
 /// Names frames in this process, with its own rights.
@@ -37,6 +41,10 @@ impl Namer for Symbolizer {
     fn names(&mut self, trace: &Unnamed<'_>, _stop: &AtomicBool) -> Result<SymbolFile, String> {
         let trace = trace.file.try_clone().map_err(|error| error.to_string()).and_then(read)?;
         Ok(names_of(trace, self))
+    }
+
+    fn rule_reader(&self) -> Box<dyn RuleReader> {
+        Box::new(LocalRules)
     }
 }
 

@@ -6,6 +6,7 @@ use super::namer::{Namer, Unnamed};
 use super::opener::Opener;
 use super::programs::Programs;
 use crate::sys;
+use crate::unwind::RuleReader;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
@@ -15,14 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unhitch_formats::container::SymbolFile;
+use unhitch_symbols::{UnwindRules, Wanted};
 
 /// How long naming may take. The process normally ends long before; this is for one that has been
 /// compromised.
 const NAMING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often the stop flag is checked, in milliseconds.
 const STOP_CHECK_INTERVAL_MS: i32 = 50;
-/// Maximum length of the `symbols.json` in bytes.
-const MAX_NAMES_LEN: usize = 128 << 20;
+/// Maximum length of an answer in bytes.
+const MAX_ANSWER_LEN: usize = 128 << 20;
 
 /// Names frames in an unprivileged process. The process is kept between saves, because it has
 /// already read most files by then.
@@ -64,17 +66,17 @@ impl NamingProcess {
         Ok(self.running.insert(running))
     }
 
-    /// Sends the trace and opens files for the process until the names have arrived.
+    /// Sends the request and opens files for the process until the answer has arrived. Without a
+    /// request, it waits until the process is ready.
     fn ask(
         &mut self,
-        trace: Option<&Unnamed<'_>>,
+        programs: &Arc<Programs>,
+        request: Option<Message>,
         stop: &AtomicBool,
-    ) -> Result<Option<SymbolFile>, String> {
-        let programs =
-            trace.map_or_else(|| Arc::new(Programs::default()), |trace| Arc::clone(trace.programs));
+    ) -> Result<Vec<u8>, String> {
         let mut session = Session {
-            opener: Opener::new(programs),
-            names: Vec::new(),
+            opener: Opener::new(Arc::clone(programs)),
+            answer: Vec::new(),
             until: Instant::now() + NAMING_TIMEOUT,
             stop,
         };
@@ -85,16 +87,29 @@ impl NamingProcess {
             session.serve(running)?;
             running.is_ready = true;
         }
-        let Some(trace) = trace else { return Ok(None) };
-        let file = trace.file.try_clone().map_err(|error| error.to_string())?;
-        running.channel.send(&Message::Trace(file)).map_err(|error| ended(running, &error))?;
+        let Some(request) = request else { return Ok(Vec::new()) };
+        running.channel.send(&request).map_err(|error| ended(running, &error))?;
         let again = session.serve(running)?;
         if !again {
             self.end();
         }
-        serde_json::from_slice(&session.names).map(Some).map_err(|_| {
-            "the process that looks up function names sent an invalid answer".to_owned()
-        })
+        Ok(session.answer)
+    }
+
+    /// The unwind rules of a file; `None` if it cannot be opened or has none.
+    pub(crate) fn unwind_rules(
+        &mut self,
+        programs: &Arc<Programs>,
+        wanted: Wanted,
+    ) -> Option<UnwindRules> {
+        let file = Opener::new(Arc::clone(programs)).open(wanted).ok()?;
+        match self.ask(programs, Some(Message::Rules(file)), &AtomicBool::new(false)) {
+            Ok(answer) => UnwindRules::decode(&answer),
+            Err(_) => {
+                self.end();
+                None
+            }
+        }
     }
 
     fn end(&mut self) {
@@ -109,17 +124,27 @@ impl NamingProcess {
 impl Namer for NamingProcess {
     fn prepare(&mut self) {
         // An error is reported when names are needed.
-        if self.ask(None, &AtomicBool::new(false)).is_err() {
+        if self.ask(&Arc::default(), None, &AtomicBool::new(false)).is_err() {
             self.end();
         }
     }
 
     fn names(&mut self, trace: &Unnamed<'_>, stop: &AtomicBool) -> Result<SymbolFile, String> {
-        let names = self.ask(Some(trace), stop);
-        if names.is_err() {
+        let answer = trace
+            .file
+            .try_clone()
+            .map_err(|error| error.to_string())
+            .and_then(|file| self.ask(trace.programs, Some(Message::Trace(file)), stop));
+        if answer.is_err() {
             self.end();
         }
-        names.map(Option::unwrap_or_default)
+        serde_json::from_slice(&answer?).map_err(|_| {
+            "the process that looks up function names sent an invalid answer".to_owned()
+        })
+    }
+
+    fn rule_reader(&self) -> Box<dyn RuleReader> {
+        Box::new(Self::new(self.program.clone(), self.arguments.clone()))
     }
 }
 
@@ -132,7 +157,7 @@ impl Drop for NamingProcess {
 /// The exchange with the process until one answer is complete.
 struct Session<'a> {
     opener: Opener,
-    names: Vec<u8>,
+    answer: Vec<u8>,
     until: Instant,
     stop: &'a AtomicBool,
 }
@@ -158,10 +183,10 @@ impl Session<'_> {
                     Ok(file) => Message::File(file),
                     Err(errno) => Message::Refused(errno.raw_os_error()),
                 },
-                Ok(Some(Message::Names(part)))
-                    if self.names.len() + part.len() <= MAX_NAMES_LEN =>
+                Ok(Some(Message::Part(part)))
+                    if self.answer.len() + part.len() <= MAX_ANSWER_LEN =>
                 {
-                    self.names.extend(part);
+                    self.answer.extend(part);
                     continue;
                 }
                 Ok(Some(Message::Ready)) => return Ok(true),

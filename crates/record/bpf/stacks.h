@@ -1,0 +1,313 @@
+// Takes stacks, within a budget, and defines each of them once.
+#pragma once
+
+#include "kernel.h"
+#include "ring.h"
+#include "unwind.h"
+#include "write.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+struct code {
+	u64 start;
+	u64 end;
+};
+
+// Set before loading.
+const volatile u32 with_user_stacks = 1;
+const volatile u64 min_wait_ns = 1000000; // one stack for each so much blocked time of a thread
+const volatile u32 budget_ppm = 10000; // time for stacks, in millionths of one CPU; 0: no limit
+// The code at which an interrupt comes in; what is behind it in a stack was only interrupted.
+const volatile struct code entry_code = {};
+const volatile struct code schedule_code = {};
+// What calls this program at a tracepoint.
+#define TRACING_PARTS 4
+const volatile struct code tracing_code[TRACING_PARTS] = {};
+// Modules and BPF programs are above this.
+const volatile u64 modules_start = ~0ull;
+
+ARRAY(dictionary, struct known_stack, KNOWN_STACKS_PER_CPU, 0);
+
+// Leaf frames that are this program's own.
+#define MAX_OWN_FRAMES 8
+
+// One per context that can interrupt another.
+enum context { AT_EXIT, AT_WAKING, AT_SAMPLE, CONTEXTS };
+
+// A stack that is being taken. Everything is here, and not in registers, so that the verifier
+// forgets what it knows of it at each call of a global function.
+struct scratch {
+	struct unwind unwind;
+	u64 now;
+	u32 cpu;
+	u32 tgid; // 0 for the kernel's stack
+	u32 flags; // of `stack_record`
+	u32 first; // frames before this one do not count
+	u32 count;
+	u64 frames[MAX_FRAMES + MAX_OWN_FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CONTEXTS);
+	__type(key, u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+// ---------------------------------------------------------------------------------- the budget
+
+#define BUDGET_CAP_NS 20000000ll
+#define REFILL_NS 1000000ull
+
+struct budget {
+	s64 left_ns; // shared by all CPUs
+	u64 refilled_ns;
+	u64 caller_offset; // see `caller_of_schedule`
+};
+ARRAY(budgets, struct budget, 1, 0);
+
+static __always_inline struct budget *the_budget(void)
+{
+	u32 key = 0;
+	return bpf_map_lookup_elem(&budgets, &key);
+}
+
+// How long a wait must be to get a stack now: the less is left, the longer, so that the longest
+// come first.
+static __always_inline u64 wanted_wait_ns(u64 now)
+{
+	struct budget *budget = the_budget();
+	if (!budget || !budget_ppm)
+		return min_wait_ns;
+	u64 refilled = budget->refilled_ns;
+	if (now > refilled + REFILL_NS &&
+	    __sync_val_compare_and_swap(&budget->refilled_ns, refilled, now) == refilled) {
+		u64 elapsed = now - refilled;
+		s64 more = elapsed > 10000000000ull ? BUDGET_CAP_NS
+						    : (s64)(elapsed / 1000 * budget_ppm / 1000);
+		s64 room = BUDGET_CAP_NS - budget->left_ns;
+		__sync_fetch_and_add(&budget->left_ns, more < room ? more : room);
+	}
+	s64 left = budget->left_ns;
+	u64 wait = min_wait_ns;
+	if (left < BUDGET_CAP_NS / 2)
+		wait *= 2;
+	if (left < BUDGET_CAP_NS / 4)
+		wait *= 2;
+	if (left < 0)
+		wait *= 4;
+	if (left < -BUDGET_CAP_NS / 2)
+		wait *= 8;
+	if (left < -BUDGET_CAP_NS)
+		wait *= 16;
+	return wait;
+}
+
+static __always_inline void spend(struct cpu_ring *ring, u64 since)
+{
+	u64 spent = bpf_ktime_get_ns() - since;
+	ring->stacks_ns += spent;
+	struct budget *budget = the_budget();
+	if (budget)
+		__sync_fetch_and_add(&budget->left_ns, -(s64)spent);
+}
+
+// ---------------------------------------------------------------------------------- the stacks
+
+// Returns the position of the stack's last definition in the ring, in words; it is written anew if
+// that has been overwritten. 0 without a stack.
+__noinline u32 define(struct scratch *scratch)
+{
+	if (!scratch)
+		return 0;
+	u32 frames = scratch->count, cpu = scratch->cpu, first = scratch->first;
+	struct cpu_ring *ring = bpf_map_lookup_elem(&cpus, &cpu);
+	if (!ring || !frames || frames > MAX_FRAMES || first >= MAX_OWN_FRAMES)
+		return 0;
+	u64 hash = ((u64)scratch->tgid << 8 | scratch->flags) * 0x9e3779b97f4a7c15ull + frames;
+	for (u32 i = 0; i < MAX_FRAMES; i++) {
+		if (i >= frames)
+			break;
+		hash = (hash ^ scratch->frames[first + i]) * 0xff51afd7ed558ccdull;
+		hash ^= hash >> 32;
+	}
+	u32 slot = cpu * KNOWN_STACKS_PER_CPU + (hash & (KNOWN_STACKS_PER_CPU - 1));
+	struct known_stack *known = bpf_map_lookup_elem(&dictionary, &slot);
+	if (!known)
+		return 0;
+	// A block that is about to be overwritten counts as gone.
+	u64 held = (u64)(blocks_per_cpu - 1) * BLOCK_BYTES;
+	if (known->hash == hash && known->position &&
+	    ring->head - known->position + 2 * MAX_RECORD_BYTES < held)
+		return known->position / 8;
+
+	struct place at;
+	u32 len = sizeof(struct stack_record) + frames * 8;
+	if (!reserve(&at, ring, cpu, scratch->now, len, MAX_RECORD_BYTES))
+		return 0;
+	// As reserved; this is for the verifier.
+	u32 offset = at.offset, size = scratch->count * 8;
+	if (offset > BLOCK_BYTES - MAX_RECORD_BYTES || size > MAX_FRAMES * 8)
+		return 0;
+	struct stack_record *record = (void *)(at.block + offset);
+	record->word = LONG_WORD(at.delta_ns, STACK, len / 8, scratch->flags);
+	record->tgid = scratch->tgid;
+	record->frames = frames;
+	bpf_probe_read_kernel(at.block + offset + sizeof(*record), size, &scratch->frames[first]);
+	known->hash = hash;
+	known->position = at.position;
+	return at.position / 8;
+}
+
+// Takes frames from `unwind` on up to the start of the thread.
+__noinline int unwind_all(struct scratch *scratch)
+{
+	if (!scratch)
+		return 0;
+	scratch->unwind.end = ENDS_TOO_DEEP;
+	for (u32 i = 0; i < MAX_UNWIND_STEPS; i++) {
+		scratch->frames[i] = scratch->unwind.ip;
+		scratch->count = i + 1;
+		int ended = unwind_step(&scratch->unwind);
+		if (ended) {
+			if (ended == 2)
+				scratch->count = i;
+			return 0;
+		}
+	}
+	return 0;
+}
+
+// Prepares to unwind the current thread's stack in user mode.
+static __always_inline void start_unwinding(struct scratch *scratch, struct task_struct *task)
+{
+	struct unwind *at = &scratch->unwind;
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	u32 tgid = task->tgid;
+	struct mappings_of *of = bpf_map_lookup_elem(&processes, &tgid);
+	if (!of)
+		want_mappings(tgid, PROCESS_UNKNOWN, scratch->now);
+	if (!of && task->flags & PF_FORKNOEXEC) {
+		// A child of which the recorder does not know yet has its parent's mappings.
+		u32 parent = task->real_parent->tgid;
+		of = bpf_map_lookup_elem(&processes, &parent);
+	}
+	at->ip = regs->ip;
+	at->sp = regs->sp;
+	// A 32-bit program is not unwound.
+	at->bp = regs->cs == USER_CS ? regs->bp : 0;
+	at->first_mapping = of ? of->first : 0;
+	at->mappings = of ? of->count : 0;
+	at->leaf = 1;
+}
+
+static __always_inline bool is_in(const volatile struct code *code, u64 address)
+{
+	return address >= code->start && address < code->end;
+}
+
+// Drops the frames of this program and of what called it.
+__noinline int drop_own(struct scratch *scratch)
+{
+	if (!scratch)
+		return 0;
+	u32 first = 0;
+	for (; first < MAX_OWN_FRAMES - 1; first++) {
+		u64 address = scratch->frames[first];
+		bool own = address >= modules_start;
+		for (u32 i = 0; i < TRACING_PARTS; i++)
+			own |= is_in(&tracing_code[i], address);
+		if (!own)
+			break;
+	}
+	scratch->first = first;
+	scratch->count = scratch->count > first ? scratch->count - first : 0;
+	return 0;
+}
+
+// Drops the kernel's frames from where an interrupt came in.
+__noinline int drop_interrupted(struct scratch *scratch)
+{
+	if (!scratch)
+		return 0;
+	u32 frames = scratch->count, first = scratch->first;
+	for (u32 i = 0; i < MAX_FRAMES; i++) {
+		if (i >= frames || first >= MAX_OWN_FRAMES)
+			break;
+		if (is_in(&entry_code, scratch->frames[first + i])) {
+			scratch->count = i;
+			break;
+		}
+	}
+	return 0;
+}
+
+// How many bytes above the place where a thread left its CPU the return address to the caller of
+// schedule() is: the same for all threads, because only frames of fixed size lie between. Learned
+// from the first stack. `left_at`: the place; `at`: a place below the return address.
+static __always_inline void learn_caller(struct scratch *scratch, u64 left_at, u64 at)
+{
+	struct budget *budget = the_budget();
+	u32 first = scratch->first;
+	if (!budget || budget->caller_offset || first >= MAX_OWN_FRAMES || scratch->count < 3 ||
+	    !is_in(&schedule_code, scratch->frames[first + 1]))
+		return;
+	u64 caller = scratch->frames[first + 2];
+	for (u32 i = 0; i < 96; i++) {
+		u64 word;
+		if (bpf_probe_read_kernel(&word, 8, (void *)(at + i * 8)))
+			return;
+		if (word == caller) {
+			u64 offset = at + i * 8 - left_at;
+			if (offset < 1024)
+				budget->caller_offset = offset;
+			return;
+		}
+	}
+}
+
+// The return address to the function that called schedule(); 0 if it is not known.
+static __always_inline u64 caller_of_schedule(u64 left_at)
+{
+	struct budget *budget = the_budget();
+	u64 caller = 0;
+	if (budget && budget->caller_offset)
+		bpf_probe_read_kernel(&caller, 8, (void *)(left_at + budget->caller_offset));
+	return caller;
+}
+
+// The kernel's and the user's stack of the current thread.
+static __always_inline void stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u64 now,
+				   enum context context, bool in_interrupt, u64 left_at,
+				   u32 *kernel_stack, u32 *user_stack)
+{
+	u32 key = context;
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &key);
+	if (!scratch)
+		return;
+	scratch->now = now;
+	scratch->cpu = cpu;
+	scratch->tgid = 0;
+	scratch->flags = 0;
+	long bytes = bpf_get_stack(ctx, scratch->frames, MAX_FRAMES * 8, 0);
+	scratch->first = 0;
+	scratch->count = bytes > 0 ? (u32)bytes / 8 : 0;
+	if (context != AT_SAMPLE)
+		drop_own(scratch);
+	if (in_interrupt)
+		drop_interrupted(scratch);
+	if (left_at)
+		learn_caller(scratch, left_at, address_of(ring, ctx));
+	*kernel_stack = define(scratch);
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (in_interrupt || !with_user_stacks || task->flags & PF_KTHREAD)
+		return;
+	scratch->first = 0;
+	start_unwinding(scratch, task);
+	unwind_all(scratch);
+	scratch->tgid = task->tgid;
+	if (scratch->unwind.end == ENDS_OUTSIDE_CODE)
+		want_mappings(scratch->tgid, CODE_UNKNOWN, now);
+	scratch->flags = USER_STACK | scratch->unwind.end << 1;
+	*user_stack = define(scratch);
+}

@@ -1,0 +1,204 @@
+// Unwinds user stacks by tables made from `.eh_frame`, without touching the program's files: the
+// tables are in maps that the recorder fills (`unwind.rs`).
+//
+// A global function is verified once, not at each call. That, and searching without branches, keeps
+// the verifier's work small; so loops call one, and their state is in a map.
+#pragma once
+
+#include "kernel.h"
+#include "ring.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+// One row: code from `pc` on, up to the next row's, is unwound so. 8 bytes:
+// 32 bits `pc`, relative to its file's table; 16 bits signed: offset of the CFA, in words;
+// 8 bits signed: where the caller's rbp is, in words from the CFA (0: unchanged); 8 bits: rule.
+enum rule {
+	RULE_SP, // CFA = rsp + offset
+	RULE_BP, // CFA = rbp + offset
+	RULE_PLT, // CFA = rsp + 8, + 8 in the second half of a PLT entry
+	RULE_END, // the first function of a thread
+	RULE_SIGNAL, // a signal's frame: the registers are on the stack
+	RULE_NONE, // code without an FDE: by frame pointer
+	RULE_CUT, // anything else
+};
+
+// An executable mapping of a process. Sorted by address.
+struct mapping {
+	u64 start;
+	u64 end;
+	u64 base; // address of `pc` 0
+	u32 first_row;
+	u32 rows;
+};
+
+struct mappings_of {
+	u32 first;
+	u32 count;
+};
+
+#define MAX_UNWIND_STEPS 96
+#define MAPPING_STEPS 9 // at most 511 mappings
+#define ROW_STEPS 21 // at most 2 Mi rows in one file
+
+struct unwind {
+	u64 ip, sp, bp;
+	u32 first_mapping, mappings;
+	u32 leaf; // the address is not a return address
+	u32 end; // enum stack_end
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, struct mappings_of);
+} processes SEC(".maps");
+ARRAY(mappings, struct mapping, 1, BPF_F_MMAPABLE);
+ARRAY(rows, u64, 1, BPF_F_MMAPABLE);
+
+// What the recorder should look at.
+struct hint {
+	u32 tgid;
+	u32 what;
+};
+enum hint_kind {
+	PROCESS_UNKNOWN = 1,
+	PROCESS_GONE,
+	CODE_UNKNOWN, // it has mapped more than is known
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 65536);
+} hints SEC(".maps");
+// When the mappings of a process were asked for last, and of which.
+#define ASKED_SLOTS 4096
+ARRAY(asked, u64, ASKED_SLOTS, 0);
+
+// Asks for the mappings of a process, at most eight times a second.
+static __always_inline void want_mappings(u32 tgid, u32 why, u64 now)
+{
+	u32 key = tgid & (ASKED_SLOTS - 1);
+	u64 *last = bpf_map_lookup_elem(&asked, &key), mark = now >> 27 << 32 | tgid;
+	if (!last || *last == mark)
+		return;
+	*last = mark;
+	struct hint hint = { tgid, why };
+	bpf_ringbuf_output(&hints, &hint, sizeof(hint), 0);
+}
+
+static __always_inline bool read_user(u64 *to, u64 from)
+{
+	return bpf_probe_read_user(to, 8, (void *)from) == 0;
+}
+
+// The mapping that the address is in. NULL if it is in none.
+static __always_inline struct mapping *mapping_at(u32 first, u32 count, u64 address)
+{
+	u32 low = first, left = count;
+	for (int step = 0; step < MAPPING_STEPS; step++) {
+		u32 half = left / 2, middle = low + half;
+		struct mapping *at = bpf_map_lookup_elem(&mappings, &middle);
+		if (!at)
+			return 0;
+		bool above = half && at->start <= address;
+		low = above ? middle : low;
+		left = above ? left - half : half;
+	}
+	struct mapping *found = bpf_map_lookup_elem(&mappings, &low);
+	return found && count && found->start <= address && address < found->end ? found : 0;
+}
+
+// The row of the address `pc`; a `RULE_NONE` if there is none.
+static __always_inline u64 row_at(struct mapping *in, u32 pc)
+{
+	u32 low = in->first_row, left = in->rows;
+	for (int step = 0; step < ROW_STEPS; step++) {
+		u32 half = left / 2, middle = low + half;
+		u64 *at = bpf_map_lookup_elem(&rows, &middle);
+		if (!at)
+			return (u64)RULE_NONE << 56;
+		bool above = half && (u32)*at <= pc;
+		low = above ? middle : low;
+		left = above ? left - half : half;
+	}
+	u64 *found = bpf_map_lookup_elem(&rows, &low);
+	return found && in->rows && (u32)*found <= pc ? *found : (u64)RULE_NONE << 56;
+}
+
+// Goes to the caller. Returns 0, 1 if there is none, or 2 if `ip` was not even code.
+__noinline int unwind_step(struct unwind *at)
+{
+	if (!at)
+		return 1;
+	u32 leaf = at->leaf;
+	u64 ip = leaf ? at->ip : at->ip - 1;
+	at->leaf = 0;
+	struct mapping *in = mapping_at(at->first_mapping, at->mappings, ip);
+	if (!in && at->mappings && !leaf) {
+		at->end = ENDS_OUTSIDE_CODE;
+		return 2;
+	}
+	u64 row = in ? row_at(in, ip - in->base) : (u64)RULE_NONE << 56;
+	u32 rule = row >> 56;
+	s64 offset = (s16)(row >> 32) * 8;
+	s64 saved_bp = (s8)(row >> 48) * 8;
+	u64 cfa;
+	switch (rule) {
+	case RULE_SP:
+		cfa = at->sp + offset;
+		break;
+	case RULE_BP:
+		cfa = at->bp + offset;
+		break;
+	case RULE_PLT:
+		cfa = at->sp + 8 + ((ip & 15) >= 11 ? 8 : 0);
+		break;
+	case RULE_END:
+		at->end = ENDS_AT_START;
+		return 1;
+	case RULE_SIGNAL:
+		// struct ucontext: rbp, rsp, rip of its registers.
+		if (!read_user(&at->ip, at->sp + 168) || !read_user(&at->bp, at->sp + 120) ||
+		    !read_user(&at->sp, at->sp + 160)) {
+			at->end = ENDS_AT_UNREAD_MEMORY;
+			return 1;
+		}
+		at->leaf = 1;
+		return 0;
+	case RULE_NONE:
+		if (!at->bp) {
+			at->end = at->mappings ? ENDS_AT_START : ENDS_WITHOUT_TABLES;
+			return 1;
+		}
+		cfa = at->bp + 16;
+		saved_bp = -16;
+		// The leaf of a chain of frame pointers may have no frame yet, and then its caller is
+		// missed; elsewhere a frame pointer below the stack is none.
+		if (at->bp < at->sp || at->bp & 7) {
+			at->end = at->mappings ? ENDS_OUTSIDE_CODE : ENDS_WITHOUT_TABLES;
+			return 1;
+		}
+		break;
+	default:
+		at->end = ENDS_WITHOUT_RULE;
+		return 1;
+	}
+	u64 caller = 0;
+	if (cfa <= at->sp || !read_user(&caller, cfa - 8)) {
+		at->end = cfa <= at->sp ? ENDS_OUTSIDE_CODE : ENDS_AT_UNREAD_MEMORY;
+		return 1;
+	}
+	if (saved_bp && !read_user(&at->bp, cfa + saved_bp)) {
+		at->end = ENDS_AT_UNREAD_MEMORY;
+		return 1;
+	}
+	at->sp = cfa;
+	at->ip = caller;
+	if (caller < 4096) {
+		at->end = ENDS_AT_START;
+		return 1;
+	}
+	return 0;
+}

@@ -1,0 +1,102 @@
+// Writes records to the ring of a CPU.
+#pragma once
+
+#include "kernel.h"
+#include "ring.h"
+#include <bpf/bpf_helpers.h>
+
+// Set before loading.
+const volatile u32 blocks_per_cpu = 1; // a power of two
+
+// Resized to the machine before loading.
+ARRAY(blocks, struct block, 1, BPF_F_MMAPABLE);
+ARRAY(cpus, struct cpu_ring, 1, BPF_F_MMAPABLE);
+
+// Where a record was reserved.
+struct place {
+	struct cpu_ring *ring;
+	u8 *block;
+	u32 offset;
+	u32 delta_ns;
+	u64 position;
+};
+
+// Reserves `len` bytes in a block that has room for `room` more. Programs interrupt each other on
+// one CPU only, and the interrupting one ends first, so that a failed exchange is rare.
+static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32 cpu, u64 now,
+				    u32 len, u32 room)
+{
+	for (int attempt = 0; attempt < 4; attempt++) {
+		u64 head = *(volatile u64 *)&ring->head;
+		u64 base = *(volatile u64 *)&ring->base_ns;
+		u32 used = head & (BLOCK_BYTES - 1);
+		bool next = used == 0 || used + room > BLOCK_BYTES || now - base > MAX_DELTA_NS;
+		u64 start = next && used ? (head | (BLOCK_BYTES - 1)) + 1 : head;
+		u64 position = next ? start + sizeof(struct block_header) : start;
+		if (__sync_val_compare_and_swap(&ring->head, head, position + len) != head)
+			continue;
+		u32 index = cpu * blocks_per_cpu +
+			    ((position / BLOCK_BYTES) & (blocks_per_cpu - 1));
+		struct block *block = bpf_map_lookup_elem(&blocks, &index);
+		if (!block)
+			return false;
+		if (next) {
+			// Ends the last block, for who reads it.
+			if (used && used <= BLOCK_BYTES - 8) {
+				u32 last = cpu * blocks_per_cpu +
+					   ((head / BLOCK_BYTES) & (blocks_per_cpu - 1));
+				struct block *before = bpf_map_lookup_elem(&blocks, &last);
+				if (before)
+					*(u64 *)(before->bytes + (used & (BLOCK_BYTES - 8))) = 0;
+			}
+			struct block_header *header = (void *)block->bytes;
+			header->number = position / BLOCK_BYTES + 1;
+			header->base_ns = now;
+			header->current = ring->current;
+			header->cpu = cpu;
+			ring->base_ns = now;
+			base = now;
+		}
+		at->ring = ring;
+		at->block = block->bytes;
+		at->offset = position & (BLOCK_BYTES - 1);
+		// An interrupting program may have begun the block a little later than `now`.
+		at->delta_ns = now > base ? now - base : 0;
+		at->position = position;
+		return true;
+	}
+	ring->not_reserved++;
+	return false;
+}
+
+// Programs on one CPU end in the reverse order of their beginning: when the first one ends, all
+// that was reserved has been written.
+static __always_inline struct cpu_ring *enter(u32 cpu)
+{
+	struct cpu_ring *ring = bpf_map_lookup_elem(&cpus, &cpu);
+	if (ring)
+		ring->depth++;
+	return ring;
+}
+
+static __always_inline void leave(struct cpu_ring *ring)
+{
+	if (--ring->depth == 0)
+		*(volatile u64 *)&ring->written = ring->head;
+}
+
+// A pointer as a number: the verifier lets nobody calculate with one that was not in a map.
+static __always_inline u64 address_of(struct cpu_ring *ring, void *pointer)
+{
+	*(volatile u64 *)&ring->context = (u64)pointer;
+	return *(volatile u64 *)&ring->context;
+}
+
+static __always_inline void write_short(struct cpu_ring *ring, u32 cpu, u64 now, u32 type,
+					u32 payload)
+{
+	struct place at;
+	if (!reserve(&at, ring, cpu, now, 8, 8) || at.offset > BLOCK_BYTES - 8)
+		return;
+	*(u64 *)(at.block + at.offset) = WORD(at.delta_ns, type, payload);
+}

@@ -1,0 +1,368 @@
+//! The rules by which the recorder's part in the kernel unwinds user stacks.
+//!
+//! A thread of its own fills three maps (`bpf/unwind.h`): the processes, their executable mappings,
+//! and the rules of the mapped files. The kernel's part asks for a process when it takes a stack of
+//! it for the first time or meets code that it does not know; so processes that never wait long
+//! cost nothing. Until the answer is there, it follows frame pointers, and the stack says so.
+//!
+//! *Why another process reads the files*: any user can write them ([`naming`](crate::naming)).
+
+mod pool;
+mod reader;
+
+pub use reader::{LocalRules, RuleReader};
+
+use crate::error::Error;
+use crate::procfs::{self, ExecutableMap};
+use crate::sys::SharedArray;
+use aya::maps::{HashMap, MapData, RingBuf};
+use pool::{Extent, Pool};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use unhitch_symbols::UnwindRules;
+
+/// Length of `struct mapping` in bytes.
+pub(crate) const MAPPING_BYTES: usize = 32;
+/// Number of mappings of all processes.
+pub(crate) const MAPPINGS: u32 = 1 << 16;
+/// Number of rules of all files, 8 bytes each. A machine with a browser and Node has 1.5 million.
+pub(crate) const ROWS: u32 = 3 << 20;
+/// Maximum number of mappings of a process: what the kernel's part can search.
+const MAX_MAPPINGS_PER_PROCESS: usize = 511;
+/// How long what the kernel's part may still be reading is kept.
+const GRACE: Duration = Duration::from_millis(200);
+/// A process that has not changed is not read again for this long.
+const REREAD_INTERVAL: Duration = Duration::from_secs(2);
+/// `enum hint_kind` of `unwind.h`.
+const PROCESS_UNKNOWN: u32 = 1;
+const PROCESS_GONE: u32 = 2;
+
+/// Counts for the user.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct UnwindStatus {
+    /// Processes whose mappings are known.
+    pub processes: usize,
+    /// Files whose rules are known.
+    pub files: usize,
+    /// Rules of these files.
+    pub rows: usize,
+    /// Files that could not be read, or are no programs for this machine.
+    pub unreadable: usize,
+    /// Files without room for their rules.
+    pub too_many: usize,
+}
+
+/// The maps that the kernel's part searches.
+pub(crate) struct Maps {
+    pub(crate) processes: HashMap<MapData, u32, [u32; 2]>,
+    pub(crate) mappings: SharedArray,
+    pub(crate) rows: SharedArray,
+    pub(crate) hints: RingBuf<MapData>,
+}
+
+/// The thread that fills the maps; dropping it ends it.
+pub(crate) struct Unwinding {
+    stop: UnixStream,
+    stopped: Arc<AtomicBool>,
+    status: Arc<Mutex<UnwindStatus>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Unwinding {
+    /// Starts with the processes that exist.
+    pub(crate) fn start(
+        maps: Maps,
+        reader: Box<dyn RuleReader>,
+    ) -> Result<Self, Error> {
+        let failed = |action| move |source| Error::System { action, source };
+        let (stop, wake) = UnixStream::pair().map_err(failed("create a socket pair"))?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let status = Arc::new(Mutex::new(UnwindStatus::default()));
+        let tables = Tables::new(maps, reader, Arc::clone(&stopped), Arc::clone(&status));
+        let thread = std::thread::Builder::new()
+            .name("unhitch-unwind".to_owned())
+            .spawn(move || tables.run(&wake))
+            .map_err(failed("start a thread"))?;
+        Ok(Self { stop, stopped, status, thread: Some(thread) })
+    }
+
+    pub(crate) fn status(&self) -> UnwindStatus {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Unwinding {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        let _ = self.stop.shutdown(std::net::Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A file, as one process has it mapped.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct FileId {
+    path: Vec<u8>,
+    device: u64,
+    inode: u64,
+}
+
+/// The rules of a file.
+struct FileRules {
+    rules: UnwindRules,
+    /// Where its rows are.
+    rows: Extent,
+    /// Processes that have it mapped.
+    users: usize,
+}
+
+struct Process {
+    maps: Vec<ExecutableMap>,
+    extent: Extent,
+    files: Vec<FileId>,
+    read: Instant,
+}
+
+struct Tables {
+    maps: Maps,
+    reader: Box<dyn RuleReader>,
+    stopped: Arc<AtomicBool>,
+    status: Arc<Mutex<UnwindStatus>>,
+    processes: FxHashMap<u32, Process>,
+    /// `None`: the file has no rules.
+    files: FxHashMap<FileId, Option<FileRules>>,
+    mappings: Pool,
+    rows: Pool,
+    /// To be freed from this time on.
+    old_mappings: VecDeque<(Instant, Extent)>,
+    too_many: usize,
+}
+
+impl Tables {
+    fn new(
+        maps: Maps,
+        reader: Box<dyn RuleReader>,
+        stopped: Arc<AtomicBool>,
+        status: Arc<Mutex<UnwindStatus>>,
+    ) -> Self {
+        Self {
+            maps,
+            reader,
+            stopped,
+            status,
+            processes: FxHashMap::default(),
+            files: FxHashMap::default(),
+            mappings: Pool::new(MAPPINGS),
+            rows: Pool::new(ROWS),
+            old_mappings: VecDeque::new(),
+            too_many: 0,
+        }
+    }
+
+    fn run(mut self, stop: &UnixStream) {
+        self.reader.start();
+        self.read(procfs::numbers("/proc".as_ref()));
+        loop {
+            self.report();
+            let polled = [stop.as_fd(), self.maps.hints.as_fd()];
+            let Ok(ready) = crate::sys::poll(&polled, 1000) else { return };
+            if self.stopped.load(Ordering::Relaxed) || ready[0].hung_up || ready[0].readable {
+                return;
+            }
+            let wanted = self.take_hints();
+            self.read(wanted);
+            self.free_old();
+        }
+    }
+
+    /// What the kernel's part asks for: returns the processes whose mappings to read.
+    fn take_hints(&mut self) -> FxHashSet<u32> {
+        let mut wanted = FxHashSet::default();
+        let mut gone = Vec::new();
+        while let Some(hint) = self.maps.hints.next() {
+            let word = |at: usize| {
+                let bytes = hint.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+                bytes.map_or(0, u32::from_ne_bytes)
+            };
+            let pid = word(0);
+            let changed_recently = |process: &Process| process.read.elapsed() < REREAD_INTERVAL;
+            match word(4) {
+                PROCESS_GONE => gone.push(pid),
+                PROCESS_UNKNOWN => _ = wanted.insert(pid),
+                _ if self.processes.get(&pid).is_some_and(changed_recently) => {}
+                _ => _ = wanted.insert(pid),
+            }
+        }
+        for pid in gone {
+            self.forget(pid);
+        }
+        wanted
+    }
+
+    /// Reads the mappings of these processes.
+    fn read(&mut self, pids: impl IntoIterator<Item = u32>) {
+        let pids: Vec<(u32, ())> = pids.into_iter().map(|pid| (pid, ())).collect();
+        if pids.is_empty() {
+            return;
+        }
+        let (spaces, _) = procfs::read_each(pids, procfs::PROCESS_TIMEOUT, &self.stopped, |pid, ()| {
+            procfs::executable_maps(pid)
+        });
+        for (pid, maps) in spaces {
+            if self.stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            if !maps.is_empty() {
+                self.set(pid, maps);
+            }
+        }
+    }
+
+    /// Publishes the mappings of a process.
+    fn set(&mut self, pid: u32, mut maps: Vec<ExecutableMap>) {
+        maps.retain(|map| map.len > 0 && map.start_avma.checked_add(map.len).is_some());
+        maps.sort_unstable_by_key(|map| map.start_avma);
+        maps.truncate(MAX_MAPPINGS_PER_PROCESS);
+        if let Some(known) = self.processes.get_mut(&pid).filter(|known| known.maps == maps) {
+            // An exec of the same program has removed them from the kernel's map.
+            known.read = Instant::now();
+            let place = [known.extent.first, known.extent.len];
+            let _ = self.maps.processes.insert(pid, place, 0);
+            return;
+        }
+        let mut files = Vec::new();
+        let mut bytes = Vec::with_capacity(maps.len() * MAPPING_BYTES);
+        for map in &maps {
+            let (base, rows) = self.rules_of(pid, map, &mut files);
+            for word in [map.start_avma, map.start_avma + map.len, base] {
+                bytes.extend(word.to_ne_bytes());
+            }
+            bytes.extend(rows.first.to_ne_bytes());
+            bytes.extend(rows.len.to_ne_bytes());
+        }
+        let Some(extent) = self.mappings.take(maps.len() as u32) else {
+            self.too_many += 1;
+            self.release(files);
+            return;
+        };
+        self.maps.mappings.store(extent.first as usize * MAPPING_BYTES, &bytes);
+        let _ = self.maps.processes.insert(pid, [extent.first, extent.len], 0);
+        let process = Process { maps, extent, files, read: Instant::now() };
+        if let Some(old) = self.processes.insert(pid, process) {
+            self.old_mappings.push_back((Instant::now() + GRACE, old.extent));
+            self.release(old.files);
+        }
+    }
+
+    /// The address of the mapped file's address 0 in the process, and where its rules are.
+    fn rules_of(&mut self, pid: u32, map: &ExecutableMap, files: &mut Vec<FileId>) -> (u64, Extent) {
+        let path = map.path.strip_suffix(b" (deleted)").unwrap_or(&map.path).to_vec();
+        let file = FileId { path, device: map.device, inode: map.inode };
+        if !self.files.contains_key(&file) {
+            let rules = match file.path.as_slice() {
+                // All processes have this one, and its bytes are in our own memory.
+                b"[vdso]" => unhitch_symbols::vdso_unwind_rules(),
+                path if map.inode != 0 => {
+                    let path = Path::new(OsStr::from_bytes(path));
+                    self.reader.rules(pid, map.start_avma, map.len, path)
+                }
+                _ => return (map.start_avma, Extent::default()),
+            };
+            let rules = rules.filter(|rules| !rules.segments.is_empty());
+            let rules = rules.and_then(|rules| self.keep(rules));
+            self.files.insert(file.clone(), rules);
+        }
+        let Some(Some(known)) = self.files.get_mut(&file) else {
+            return (map.start_avma, Extent::default());
+        };
+        known.users += 1;
+        files.push(file);
+        let base = base_avma(map, &known.rules);
+        (base.unwrap_or(map.start_avma), base.map_or(Extent::default(), |_| known.rows))
+    }
+
+    /// Copies the rules to where the kernel's part finds them.
+    fn keep(&mut self, mut rules: UnwindRules) -> Option<FileRules> {
+        let rows = std::mem::take(&mut rules.rows);
+        let extent = self.rows.take(rows.len() as u32).or_else(|| {
+            self.drop_unused_files();
+            self.rows.take(rows.len() as u32)
+        });
+        let Some(extent) = extent else {
+            self.too_many += 1;
+            return None;
+        };
+        let bytes: Vec<u8> = rows.iter().flat_map(|row| row.to_ne_bytes()).collect();
+        self.maps.rows.store(extent.first as usize * 8, &bytes);
+        Some(FileRules { rules, rows: extent, users: 0 })
+    }
+
+    fn forget(&mut self, pid: u32) {
+        if let Some(process) = self.processes.remove(&pid) {
+            self.old_mappings.push_back((Instant::now() + GRACE, process.extent));
+            self.release(process.files);
+        }
+    }
+
+    fn release(&mut self, files: Vec<FileId>) {
+        for file in files {
+            if let Some(Some(known)) = self.files.get_mut(&file) {
+                known.users -= 1;
+            }
+        }
+    }
+
+    /// Makes room: the rules of files that no process has mapped.
+    fn drop_unused_files(&mut self) {
+        let rows = &mut self.rows;
+        self.files.retain(|_, file| match file {
+            Some(file) if file.users == 0 => {
+                rows.free(file.rows);
+                false
+            }
+            _ => true,
+        });
+    }
+
+    fn free_old(&mut self) {
+        let now = Instant::now();
+        while let Some((_, extent)) = self.old_mappings.pop_front_if(|(from, _)| *from <= now) {
+            self.mappings.free(extent);
+        }
+    }
+
+    fn report(&self) {
+        let known = self.files.values().flatten();
+        let status = UnwindStatus {
+            processes: self.processes.len(),
+            files: known.clone().count(),
+            rows: known.map(|file| file.rows.len as usize).sum(),
+            unreadable: self.files.values().filter(|file| file.is_none()).count(),
+            too_many: self.too_many,
+        };
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
+
+/// Where the file's lowest address is in the process, by the segment that `map` is a part of.
+fn base_avma(map: &ExecutableMap, rules: &UnwindRules) -> Option<u64> {
+    const PAGE: u64 = 4096;
+    let mapped = map.file_offset..map.file_offset.checked_add(map.len)?;
+    let segment = rules.segments.iter().find(|segment| {
+        let start = segment.file_offset / PAGE * PAGE;
+        start < mapped.end && mapped.start < segment.file_offset.saturating_add(segment.len)
+    })?;
+    let relative = segment.relative_svma.wrapping_sub(segment.file_offset);
+    Some(map.start_avma.wrapping_sub(map.file_offset.wrapping_add(relative)))
+}
