@@ -273,7 +273,7 @@ fn proof(seen: &Seen, kind: ClauseKind, words: &str) -> (Vec<Reference>, Vec<(St
 #[test]
 fn what_windows_reported_leads_to_the_report() {
     let seen = Seen::on_windows(&unhitch_golden::move_my_mouse());
-    let (links, fields) = proof(&seen, ClauseKind::Story, "Windows reported that it did not look");
+    let (links, fields) = proof(&seen, ClauseKind::Story, "Windows reported that this thread did not look");
     let [Reference { thread: Some(victim), event: Some(Event::Provider(event)), .. }] = links[..]
     else {
         panic!("{links:?}")

@@ -53,8 +53,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             "Give the control group a larger quota, or let nobody outside it wait for its locks."
         }
         None => {
-            "Do not take a lock that others wait for at a lower priority than theirs, or use a \
-             priority-inheriting lock."
+            "Use a priority-inheriting lock, or do not hold a lock at a lower priority than the \
+             threads that wait for it."
         }
     };
     let cause = sentence!("priority inversion: {} held the lock without a CPU{}.", who, had);

@@ -28,7 +28,7 @@ pub(super) fn finding(case: &Case<'_>) -> Finding {
     let top = case.partition.first();
     let cause = match top {
         Some(share) if case.is_most(share.ns) => {
-            sentence!("for {} of it: {}.", case.percent(share.ns), part(case, share))
+            sentence!("for {} of the stall: {}.", case.percent(share.ns), part(case, share))
         }
         Some(share) => sentence!(
             "no single one: the largest part is \"{}\", {}.",

@@ -91,7 +91,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Switches,
         word: "switches",
-        doc: "a thread came on a CPU: where and why it had left, who woke it, how long all that took",
+        doc: "a thread was switched in: where and why it had been switched out, who woke it, and how long it slept, was runnable and then ran",
         by: &[],
         show: &[
             "switched in",
@@ -196,7 +196,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Threads,
         word: "threads",
-        doc: "a thread, and what its time went to",
+        doc: "a thread, and where its time went",
         by: &[],
         show: &[
             "tid", "pid", "thread", "process", "ran", "runnable", "slept", "switches", "sampled",
@@ -215,7 +215,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Cpus,
         word: "cpus",
-        doc: "a CPU, and what its time went to",
+        doc: "a CPU, and where its time went",
         by: &[],
         show: &["cpu", "busy", "idle", "switches", "sampled", "events"],
         aggregates: &["count", "sum:busy", "sum:idle", "sum:switches", "sum:sampled", "sum:events"],

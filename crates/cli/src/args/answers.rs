@@ -8,8 +8,8 @@ use std::path::PathBuf;
 pub struct WhyArgs {
     #[command(flatten)]
     pub trace: TraceArgs,
-    /// Explain only this thread or process: a name, pid or tid; with --from or --to, only that part
-    /// of its time
+    /// Explain only the stalls of this thread or process: a name, pid or tid. With --from or --to,
+    /// explain all of its time in that span
     #[arg(long, value_name = "NAME|PID|TID")]
     pub victim: Option<String>,
     #[command(flatten)]

@@ -22,7 +22,8 @@ pub struct LabArgs {
     /// Print JSON: the explanation (with --record), or the figures of `fairness`
     #[arg(long)]
     pub json: bool,
-    /// For `long-hold`: how it looks for free blocks on a full volume
+    /// For `long-hold`: make the simulated volume full, and search its bitmap for free blocks in
+    /// this way
     #[arg(long, value_name = "WAY", value_parser = unhitch_lab::search::Way::ALL.map(unhitch_lab::search::Way::name))]
     pub search: Option<String>,
     /// For `long-hold`: start each search where the last one ended

@@ -265,12 +265,12 @@ fn warn_of_nameless_methods(nameless: usize, warnings: &mut Warnings) {
     match nameless {
         0 => {}
         1 => warnings.add(
-            "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): \
-             its code shows as addresses",
+            "1 .NET method was recorded without a name (MethodLoad, not MethodLoadVerbose): its \
+             code is shown as addresses",
         ),
         count => warnings.add(format!(
-            "{} methods of .NET were recorded without names (MethodLoad, not MethodLoadVerbose): \
-             their code shows as addresses",
+            "{} .NET methods were recorded without names (MethodLoad, not MethodLoadVerbose): \
+             their code is shown as addresses",
             units::count(count as u64)
         )),
     }
