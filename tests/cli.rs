@@ -610,7 +610,7 @@ fn the_ways_to_search_and_to_resume_work_as_documented() {
     });
     let figure = |run: usize, name: &str| runs_done[run].1[name].as_u64().unwrap();
     for (run, (printed, figures)) in runs_done.iter().enumerate() {
-        if printed.contains("this CPU has no avx2") {
+        if printed.contains("this CPU does not support avx2") {
             println!(
                 "SKIPPED the_ways_to_search_and_to_resume_work_as_documented: {} on this CPU",
                 runs[run].join(" ")

@@ -112,13 +112,13 @@ fn stall(analysis: &Analysis<'_>, candidate: Candidate) -> Stall {
 /// States that the wait is one for work or events, which is no hang by itself. A thread that
 /// computed a reply or held a lock meanwhile is still named: the wait may have been for that.
 fn mark_idle(finding: &mut Finding) {
-    let head = "Only waits for work, for events or for a time were recorded of it here; this is \
-                the longest.";
+    let head = "All waits of this thread that were recorded here were for work, for events or for \
+                a set time; this is the longest.";
     finding.sentences.insert(0, Sentence::from(head));
     if finding.evidence == Evidence::Direct {
         finding.evidence = Evidence::Inferred;
         finding.evidence_words = sentence!(
-            "{}, but not whether anybody wanted this wait to end",
+            "{}, but nothing shows whether anybody wanted this wait to end",
             std::mem::take(&mut finding.evidence_words)
         );
     }

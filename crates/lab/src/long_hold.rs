@@ -95,7 +95,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
         return Ok(Outcome::impossible(
             &stage,
             answer(),
-            format!("this CPU has no {}", way.name()),
+            format!("this CPU does not support {}", way.name()),
         ));
     }
     let make = if options.search.is_some() { Bitmap::full } else { Bitmap::fragmented };

@@ -199,7 +199,7 @@ pub fn scan(
         Ok(after) if after.is_same(&before) => after,
         _ => {
             warnings.push(
-                "the process exited during the scan: the figures only cover what was seen until \
+                "the process exited during the scan: the figures cover only what was seen until \
                  then"
                     .to_owned(),
             );

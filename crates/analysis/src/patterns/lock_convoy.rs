@@ -147,7 +147,7 @@ const fn activity(cause: Cause) -> &'static str {
     match cause {
         Cause::Ran => "on a CPU",
         Cause::WaitedForCpu => "waiting for a CPU",
-        Cause::Timer | Cause::Timeout => "asleep by their own timer",
+        Cause::Timer | Cause::Timeout => "asleep on their own timer",
         Cause::Io => "waiting for a disk",
         Cause::Memory => "waiting for memory",
         Cause::Message => "waiting for a message",

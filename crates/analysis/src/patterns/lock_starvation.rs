@@ -285,10 +285,10 @@ fn poll(case: &Case<'_>, operation: &Operation, timeouts: usize) -> Finding {
     let holder = case.main_holder().map(|(thread, _)| thread);
     let holder = holder.filter(|thread| *thread != case.candidate.victim);
     let held = match holder {
-        Some(holder) => sentence!(" {} had it.", case.name(holder)),
+        Some(holder) => sentence!(" {} held it.", case.name(holder)),
         None => Sentence::default(),
     };
-    let cause = sentence!("polling for a lock, which was never free when it looked.{}", held);
+    let cause = sentence!("polling for a lock, which was never free when it checked.{}", held);
     Finding {
         culprit: holder,
         function: own_function(case.analysis, operation.stack),

@@ -29,7 +29,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             case.wake_stack(wake)
         ),
         None => sentence!(
-            "{} owned it for {}, and still did where the recording ends.",
+            "{} owned it for {}, and still did when the recording ended.",
             case.name(holder),
             case.part(held_ns)
         ),
@@ -79,7 +79,7 @@ impl Hold {
         let parts = [
             (ns(Cause::Ran), "on a CPU"),
             (ns(Cause::Io), "waiting for a disk"),
-            (ns(Cause::Timer), "asleep by its own timer"),
+            (ns(Cause::Timer), "asleep on its own timer"),
             (ns(Cause::WaitedForCpu), "waiting for a CPU"),
             (ns(Cause::Memory), "waiting for memory"),
             (ns(Cause::Stopped), "stopped"),
@@ -94,7 +94,7 @@ impl Hold {
         let shown: Vec<(u64, &str)> =
             self.parts.iter().copied().filter(|(ns, _)| is_shown(*ns)).collect();
         let rest_ns = self.held_ns - shown.iter().map(|(ns, _)| ns).sum::<u64>().min(self.held_ns);
-        let rest = Some((rest_ns, "in other ways")).filter(|_| is_shown(rest_ns));
+        let rest = Some((rest_ns, "in other states")).filter(|_| is_shown(rest_ns));
         let words = shown
             .iter()
             .copied()

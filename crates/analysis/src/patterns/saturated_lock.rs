@@ -142,7 +142,7 @@ fn longest_wait(case: &Case<'_>) -> Vec<Sentence> {
             case.wait_stack(longest)
         ),
         sentence!(
-            "Owners until it got the lock, latest first, with hold times: {}{}.",
+            "Owners until it acquired the lock, latest first, with hold times: {}{}.",
             Sentence::join(holders.iter().take(MAX_HOLDERS).map(holder), " ← "),
             more
         ),

@@ -35,7 +35,7 @@ pub(super) fn finding(case: &Case<'_>) -> Finding {
             part(case, share),
             case.percent(share.ns)
         ),
-        None => Sentence::from("not known: nothing was recorded of it here."),
+        None => Sentence::from("not known: nothing about this thread was recorded here."),
     };
     let stack = longest.map(|piece| piece.segment.wait_stack(case.analysis.trace));
     let mut finding = Finding {
@@ -44,7 +44,7 @@ pub(super) fn finding(case: &Case<'_>) -> Finding {
         sentences,
         ..case.finding(Pattern::Unknown, cause)
     };
-    weaken(&mut finding, |words| sentence!("{}, but no pattern of a known cause fits", words));
+    weaken(&mut finding, |words| sentence!("{}, but no known pattern fits", words));
     finding
 }
 

@@ -138,7 +138,8 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Wakes,
         word: "wakes",
-        doc: "a thread was woken: by whom, in which context, from where, and how long a wait that ended",
+        doc: "a thread was woken: by whom, in which context, from where, and how long it had \
+              waited",
         by: &[],
         show: &[
             "woken at",
@@ -158,7 +159,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Samples,
         word: "samples",
-        doc: "a CPU was seen executing",
+        doc: "a CPU sample: what a CPU was executing",
         by: &[],
         show: &["time", "cpu", "thread", "tid", "process", "function", "module", "stack"],
         aggregates: &["count", "sum:weight"],

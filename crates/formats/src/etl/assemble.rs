@@ -175,7 +175,8 @@ fn describe_kinds(
     let kinds = provider_events::kinds(table, &kept, &mut catalogue, pointer_bytes, trace);
     if catalogue.left_out > 0 {
         warnings.add(format!(
-            "{} event descriptions have more fields than can be kept: these events show as bytes",
+            "{} event descriptions have more fields than can be kept: these events are shown as \
+             bytes",
             catalogue.left_out
         ));
     }
