@@ -61,7 +61,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ),
         false => (
             Pattern::SaturatedLock,
-            "everybody passes through it one at a time",
+            "threads pass through it one at a time",
             "Split the lock, or do less under it: it is held almost all the time.",
         ),
     };
@@ -93,7 +93,8 @@ fn activity(case: &Case<'_>, release: &Release, busy_ns: u64) -> (String, Option
     {
         let held_ns: u64 = held.iter().map(|(_, window)| window.duration_ns()).sum();
         let sentence = sentence!(
-            "While they held it, the holders were on a CPU for {} ({}); {} of that are in\n  {}",
+            "While they held it, the holders were on a CPU for {} ({}); {} in that time are in\n  \
+             {}",
             duration(held_ns),
             case.percent(held_ns),
             samples_of(&spot),

@@ -53,8 +53,8 @@ pub struct AddressSpaceArgs {
     /// few-big]
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     pub layout: Option<unhitch_lab::Layout>,
-    /// Same as --layout bitmap: reserve 2 TiB, of which 24,866 pages stay committed for code that
-    /// is gone, except for 98 blocks
+    /// Same as --layout bitmap: reserve 2 TiB for a bitmap, of which 24,866 pages stay committed
+    /// although all but 98 blocks of the code are gone
     #[arg(long, conflicts_with = "layout")]
     pub bitmap: bool,
     /// Number of blocks, or of pages of the bitmap
