@@ -64,7 +64,7 @@ pub enum Command {
     Waits(WaitsArgs),
     /// Rank functions by CPU samples, or show the samples on each instruction of one function
     Hot(HotArgs),
-    /// Summarize a trace: time span, CPUs, events by kind, losses, warnings
+    /// Summarise a trace: time span, CPUs, events by kind, losses, warnings
     Info(InfoArgs),
     /// List switches, waits, wakes, samples, events, stalls, lifetimes, threads or cpus: grouped,
     /// summed, filtered and sorted

@@ -1,4 +1,4 @@
-//! Options of the commands that explain or summarize a trace: `why`, `waits`, `hot` and `info`.
+//! Options of the commands that explain or summarise a trace: `why`, `waits`, `hot` and `info`.
 
 use super::{RulesArgs, TraceArgs, WindowArgs};
 use clap::Args as ClapArgs;

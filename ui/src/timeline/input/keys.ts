@@ -86,8 +86,12 @@ export function registerKeys(): () => void {
       ["KeyM"],
       () => mark(false),
     ),
-    command("timeline.keep", "Timeline", "Mark permanently, also in the address", ["Shift+KeyM"], () =>
-      mark(true),
+    command(
+      "timeline.keep",
+      "Timeline",
+      "Mark permanently, also in the address",
+      ["Shift+KeyM"],
+      () => mark(true),
     ),
     command("timeline.unmark", "Timeline", "Remove all marks", [], () => {
       model.passingMark.value = null;
