@@ -186,7 +186,7 @@ fn an_ordinary_process_is_shown_as_text_json_and_picture() {
     assert!(
         text.contains("Nothing stands out.")
             && text.contains("stack")
-            && text.contains("cannot have waited for us"),
+            && text.contains("cannot have waited longer than"),
         "{text}"
     );
     let answer = json(&["scan", &pid, "--json"]);

@@ -124,7 +124,7 @@ fn samples_get_names_from_a_symbol_store_and_missing_ones_are_reported() {
         "Windows reported that this thread did not look at its messages for 1.500 s (window class HangerWindow).",
         "750 CPU samples show it on a CPU, which is about 750.0 ms of these 1.500 s.",
         "its own computation in Hanger::Layout.",
-        "EVIDENCE  inferred: there are CPU samples only",
+        "EVIDENCE  inferred: the trace has only CPU samples",
     ] {
         assert!(named.contains(words), "{words} is not in\n{named}");
     }

@@ -169,10 +169,10 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
             figures.mean_waiting()
         ),
         format!(
-            "{} on a CPU in NtGdiCloseProcess = {} of the stall, by {} threads.",
+            "{} threads spent {} on a CPU in NtGdiCloseProcess: {} of the stall.",
+            figures.wakers,
             units::duration(figures.samples_inside * 1_000_000),
-            units::percent(figures.samples_inside * 1_000_000, figures.hang_ns),
-            figures.wakers
+            units::percent(figures.samples_inside * 1_000_000, figures.hang_ns)
         ),
         "process destruction is serialised".to_owned(),
         format!("{:.0} % idle meanwhile, {} CPUs", figures.idle_share() * 100.0, figures.cpus),

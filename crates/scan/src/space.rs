@@ -227,7 +227,7 @@ fn table_warning(
     needed: Option<u64>,
 ) -> Option<String> {
     if !has_plain_pages {
-        let warning = "page tables are only simulated for pages of 4 KiB, but this machine has \
+        let warning = "page tables are simulated only for pages of 4 KiB, but this machine has \
                        larger pages";
         return Some(warning.to_owned());
     }

@@ -88,11 +88,11 @@ impl Missing {
         let modules = if count == 1 { "module" } else { "modules" };
         match self {
             Self::Unreadable => {
-                format!("no symbols for {count} {modules}, which are gone or not readable: {names}")
+                format!("no symbols for {count} {modules}, gone or not readable: {names}")
             }
             Self::Damaged => {
                 format!(
-                    "no symbols for {count} {modules}, which are damaged or not ELF files: \
+                    "no symbols for {count} {modules}, damaged or not ELF files: \
                          {names}"
                 )
             }

@@ -106,7 +106,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         duration(longest),
         case.name(longest_by)
     ));
-    sentences.push(sentence!("While they held the lock they were {}.", holds.activities()));
+    sentences
+        .push(sentence!("Of the time that they held the lock, they spent {}.", holds.activities()));
     let release = case.release();
     let name = match &hot_spot(case.analysis, &holds.runs) {
         Some(spot) => {

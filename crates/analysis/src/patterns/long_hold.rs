@@ -53,7 +53,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         culprit: Some(holder),
         function: name,
         sentences,
-        advice: "Do less under the lock, or do it on a copy outside the lock.".to_owned(),
+        advice: "Do less under the lock, or work on a copy outside it.".to_owned(),
         ..case.finding(Pattern::LongHold, cause)
     })
 }
@@ -100,8 +100,12 @@ impl Hold {
             .copied()
             .chain(rest)
             .map(|(ns, words)| format!("{} {words}", units::percent(ns, self.held_ns)));
-        (!shown.is_empty())
-            .then(|| sentence!("While it held the lock it was {}.", Sentence::join(words, ", ")))
+        (!shown.is_empty()).then(|| {
+            sentence!(
+                "Of the time that it held the lock, it spent {}.",
+                Sentence::join(words, ", ")
+            )
+        })
     }
 
     /// What it did for at least half of the time.

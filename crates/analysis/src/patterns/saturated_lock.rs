@@ -104,11 +104,11 @@ fn activity(case: &Case<'_>, release: &Release, busy_ns: u64) -> (String, Option
     }
     let busy = (busy_ns > 0).then(|| {
         sentence!(
-            "{} on a CPU in {} = {} of the stall, by {}.",
+            "{} spent {} on a CPU in {}: {} of the stall.",
+            plural(release.wakers.len() as u64, "thread"),
             duration(busy_ns),
             function(&release.function),
-            case.percent(busy_ns),
-            plural(release.wakers.len() as u64, "thread")
+            case.percent(busy_ns)
         )
     });
     (release.function.clone(), busy)

@@ -41,7 +41,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             slept_in
         ),
         _ => sentence!(
-            "{} slept {} times, {} in all, each time until its own timer expired. The longest \
+            "{} slept {} times, for {}, each time until its own timer expired. The longest \
              sleep was in\n  {}",
             case.it_or_name(sleeper),
             count(sleeps),
