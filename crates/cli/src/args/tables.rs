@@ -14,7 +14,8 @@ pub struct TableArgs {
     /// The table to print
     #[arg(required_unless_present = "columns", value_parser = table_parser())]
     pub table: Option<table::Name>,
-    /// List the columns with their meanings and aliases: those of TABLE if given, else of all tables
+    /// List the columns with their meanings and aliases: those of TABLE if given, else of all
+    /// tables
     #[arg(long)]
     pub columns: bool,
     /// Group by these columns, separated by commas; `none` lists each row by itself [default: none;

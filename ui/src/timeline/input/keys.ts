@@ -74,7 +74,7 @@ export function registerKeys(): () => void {
     command(
       "timeline.fit",
       "Timeline",
-      "Zoom to the selection, the slice, the stall, then the whole trace (press again for the next)",
+      "Zoom to the selection, slice, stall, then the whole trace (press again for the next)",
       ["KeyF"],
       () => store.show(nextFit(store.window.peek(), fitCandidates(), store.extent.peek())),
     ),
