@@ -611,7 +611,7 @@ fn the_ways_to_search_and_to_resume_work_as_documented() {
     });
     let figure = |run: usize, name: &str| runs_done[run].1[name].as_u64().unwrap();
     for (run, (printed, figures)) in runs_done.iter().enumerate() {
-        if printed.contains("this CPU has no avx2") {
+        if printed.contains("this CPU does not support avx2") {
             println!(
                 "SKIPPED the_ways_to_search_and_to_resume_work_as_documented: {} on this CPU",
                 runs[run].join(" ")
@@ -619,15 +619,15 @@ fn the_ways_to_search_and_to_resume_work_as_documented() {
             continue;
         }
         let resumes = runs[run].contains(&"--resume");
-        let how = if resumes {
-            "each search continuing where the last one ended"
-        } else {
-            "each search from the start"
-        };
-        let way = format!("searched by {}, {how}: ", runs[run][1]);
-        for words in
-            [way.as_str(), " GB/s, for ", "checkpoint held the lock ", "; the hang: the frame at "]
-        {
+        let how =
+            if resumes { "each from where the last one ended" } else { "each from the start" };
+        let way = format!("searches by {} ({how}) read ", runs[run][1]);
+        for words in [
+            way.as_str(),
+            " GB/s, and covered ",
+            "checkpoint held the lock ",
+            "; the hang: the frame at ",
+        ] {
             assert!(printed.contains(words), "{words:?} is missing: {printed}");
         }
         // On a very busy machine, it stops before all regions are done.

@@ -662,7 +662,7 @@ fn check_functions(complaints: &mut Complaints, stall: &Value, text: &str, outco
     // For exiting processes, the answer says that they exit and what takes most of the time, which
     // is far below `do_exit`.
     let culprit_function =
-        if is_thread_group(outcome) { "to end processes" } else { &answer.culprit_function };
+        if is_thread_group(outcome) { "ending their processes" } else { &answer.culprit_function };
     let function = stall["cause"]["function"].as_str().unwrap_or_default();
     complaints.expect(
         function.contains(culprit_function) || text.contains(culprit_function),

@@ -201,7 +201,7 @@ fn samples_only(folder: &Path) -> String {
 fn what_was_not_recorded_is_reported_and_never_zero() {
     let folder = tempfile::tempdir().unwrap();
     let trace = samples_only(folder.path());
-    let why = "the trace holds no context switches, so nothing tells who waited for whom.";
+    let why = "the trace holds no context switches, so nothing shows who waited for whom.";
     let advice = "Record context switches next time: in UIforETW";
     let check = |text: &str| assert!(text.contains(why) && text.contains(advice), "{text}");
     check(&text(&["why", &trace]));

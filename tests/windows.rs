@@ -121,10 +121,10 @@ fn samples_get_names_from_a_symbol_store_and_missing_ones_are_reported() {
     );
     for words in [
         "HANG 1.500 s  UI 200 (hanger.exe 100)",
-        "Windows reported that it did not look at its messages for 1.500 s (window class HangerWindow).",
+        "Windows reported that this thread did not look at its messages for 1.500 s (window class HangerWindow).",
         "750 CPU samples show it on a CPU, which is about 750.0 ms of these 1.500 s.",
         "its own computation in Hanger::Layout.",
-        "EVIDENCE  inferred: there are CPU samples only",
+        "EVIDENCE  inferred: the trace has only CPU samples",
     ] {
         assert!(named.contains(words), "{words} is not in\n{named}");
     }
@@ -170,7 +170,7 @@ fn a_server_in_the_path_is_queried_and_nothing_else() {
             .output()
             .unwrap();
     let expected = format!(
-        "{server} was not asked: the program curl, which does that, is not installed: hanger.exe"
+        "{server} was not asked: it takes the program curl, which is not installed: hanger.exe"
     );
     assert!(String::from_utf8_lossy(&missing.stdout).contains(&expected), "{missing:?}");
 }

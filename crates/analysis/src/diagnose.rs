@@ -112,13 +112,13 @@ fn stall(analysis: &Analysis<'_>, candidate: Candidate) -> Stall {
 /// States that the wait is one for work or events, which is no hang by itself. A thread that
 /// computed a reply or held a lock meanwhile is still named: the wait may have been for that.
 fn mark_idle(finding: &mut Finding) {
-    let head = "Only waits for work, for events or for a time were recorded of it here; this is \
-                the longest.";
+    let head = "All waits of this thread that were recorded here were for work, for events or for \
+                a set time; this is the longest.";
     finding.sentences.insert(0, Sentence::from(head));
     if finding.evidence == Evidence::Direct {
         finding.evidence = Evidence::Inferred;
         finding.evidence_words = sentence!(
-            "{}, but not whether anybody wanted this wait to end",
+            "{}, but nothing shows whether anybody wanted this wait to end",
             std::mem::take(&mut finding.evidence_words)
         );
     }
@@ -335,15 +335,16 @@ fn share(a: &Stall, b: &Stall) -> f64 {
     a.intersect(b).duration_ns() as f64 / shorter as f64
 }
 
-/// Which of two views of one hang is reported: the one with a definite verdict, the event loop's
-/// (somebody sits before it), the whole machine's, the starved operation's, the one that the system
-/// itself reported, the longer.
+/// Which of two views of one hang is reported: the one with a definite verdict, that of a thread
+/// with an event loop (somebody sits before it), the whole machine's, the starved operation's, the
+/// one that the system itself reported, the longer. The whole machine may have been idle for only a
+/// part of an event loop's absence, so there the longer one counts.
 fn better(new: &Stall, old: &Stall) -> bool {
     let rank = |stall: &Stall| {
         (
             stall.finding.pattern.is_definite(),
             stall.candidate.event_loop,
-            stall.candidate.machine.is_some(),
+            stall.candidate.machine.is_some() && !stall.candidate.event_loop,
             stall.candidate.kind == StallKind::LockStarvation,
             stall.candidate.kind == StallKind::UiDelay,
             stall.candidate.window.duration_ns(),

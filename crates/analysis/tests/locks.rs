@@ -289,8 +289,10 @@ fn the_last_waker_and_the_holder_are_both_told() {
     let trace = desktop.scene.finish(4, 1_200 * MS);
     let (stall, text) = judged(&trace);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(holder)));
-    let shown = "READINGS  The last waker was writer 401 (writer 400), which had the lock for 1.0 ms; \
-                the holder was checkpoint 301 (checkpoint 300), for 1000.0 ms. The waits between them were for one lock, by its address.";
+    let shown = "READINGS  The last waker was writer 401 (writer 400), which held the lock for 1.0 \
+                 ms; the main holder was checkpoint 301 (checkpoint 300), which held it for \
+                 1000.0 ms. The waits between the two were for the same lock, according to its \
+                 address.";
     assert!(text.contains(shown), "{text}");
     let (_, json) = readings(&trace);
     let both = &json["cause"]["readings"];

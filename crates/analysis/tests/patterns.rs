@@ -834,7 +834,10 @@ fn many_threads_of_one_name_that_take_a_cpu_in_turns_are_a_crowd() {
     );
     assert!(stall.finding.culprit.is_some_and(|culprit| workers.contains(&culprit)), "{text}");
     assert!(
-        text.contains("CPU starvation: 50 threads named worker had the CPU, to end processes."),
+        text.contains(
+            "CPU starvation: 50 threads named worker had the CPU, ending their \
+                       processes."
+        ),
         "{text}"
     );
     assert!(

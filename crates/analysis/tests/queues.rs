@@ -404,6 +404,60 @@ fn an_event_loop_comes_before_the_whole_machine() {
 }
 
 #[test]
+fn the_whole_absence_of_an_event_loop_is_reported() {
+    let mut desktop = Desktop::new();
+    let lock = ["|", "ext4_file_write_iter", "down_write", "rwsem_down_write_slowpath", "schedule"];
+    let save = desktop.scene.stack(&[["main", "save_draft"].as_slice(), &lock].concat());
+    let write = desktop.scene.stack(&[["main", "write_object"].as_slice(), &lock].concat());
+    let release = desktop.scene.stack(&[
+        "main",
+        "checkpoint",
+        "|",
+        "sync_volume",
+        "up_write",
+        "rwsem_wake",
+        "try_to_wake_up",
+    ]);
+    let scene = &mut desktop.scene;
+    let holder = scene.thread(4, 4, "checkpoint");
+    let compilers: Vec<ThreadId> =
+        (0..7).map(|index| scene.thread(10 + index, 10 + index, "cc")).collect();
+    scene.switch(10 * MS, 9, IDLE, Runnable, holder, StackId::EMPTY);
+    for (cpu, &compiler) in (2..).zip(&compilers) {
+        scene.switch(20 * MS, cpu, IDLE, Runnable, compiler, StackId::EMPTY);
+    }
+    let ui = desktop.ui;
+    desktop.pump_all(0, 250);
+    let scene = &mut desktop.scene;
+    for (cpu, &compiler) in (2..).zip(&compilers) {
+        scene.switch(510 * MS + u64::from(cpu), cpu, compiler, Sleeping, IDLE, write);
+    }
+    // Before that, it waited twice while the compilers had the other CPUs.
+    for begin in [260, 380] {
+        scene.switch(begin * MS, 0, ui, Sleeping, IDLE, save);
+        scene.wake((begin + 110) * MS, 9, holder, ui, WakeFlags::default(), release);
+        scene.switch((begin + 110) * MS + 10, 0, IDLE, Runnable, ui, StackId::EMPTY);
+    }
+    scene.switch(500 * MS + 100, 0, ui, Sleeping, IDLE, save);
+    for (order, (cpu, thread)) in
+        (0..).zip(std::iter::once((0, ui)).chain((2..).zip(compilers.iter().copied())))
+    {
+        let woken = 1_500 * MS + order * 300;
+        scene.wake(woken, 9, holder, thread, WakeFlags::default(), release);
+        scene.switch(woken + 10, cpu, IDLE, Runnable, thread, StackId::EMPTY);
+    }
+    desktop.pump_all(1_510, 1_900);
+    let trace = desktop.scene.finish(10, 1_900 * MS);
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.candidate.victim, stall.candidate.kind),
+        (ui, StallKind::EventLoop),
+        "{text}"
+    );
+    assert!(stall.candidate.window.duration_ns() > 1_200 * MS, "{text}");
+}
+
+#[test]
 fn a_machine_stalls_sooner_than_a_thread() {
     let (trace, holder) = held_back(1, 570);
     let (stall, text) = judged(&trace);

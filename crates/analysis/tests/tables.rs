@@ -374,7 +374,7 @@ fn every_table_of_an_empty_trace_is_empty_and_says_so() {
         );
         let text = table.text();
         assert!(
-            table.is_empty() && (text.starts_with("Nothing") || text.starts_with("Not recorded")),
+            table.is_empty() && (text.starts_with("No row") || text.starts_with("Not recorded")),
             "{text}"
         );
     }

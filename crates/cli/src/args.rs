@@ -64,7 +64,7 @@ pub enum Command {
     Waits(WaitsArgs),
     /// Rank functions by CPU samples, or show the samples on each instruction of one function
     Hot(HotArgs),
-    /// Summarize a trace: time span, CPUs, events by kind, losses, warnings
+    /// Summarise a trace: time span, CPUs, events by kind, losses, warnings
     Info(InfoArgs),
     /// List switches, waits, wakes, samples, events, stalls, lifetimes, threads or cpus: grouped,
     /// summed, filtered and sorted
@@ -80,8 +80,8 @@ pub enum Command {
     /// Write a self-contained HTML file with the explanations, pictures and main tables of a trace,
     /// e.g. for a bug report
     Report(ReportArgs),
-    /// Scan address spaces of processes without stalling them: what holds mappings, memory and page
-    /// tables
+    /// Scan the address spaces of processes without stalling the processes: what uses up their
+    /// mappings, memory and page tables
     #[cfg(target_os = "linux")]
     Scan(ScanArgs),
     /// List threads with their name, state, CPU time and current wait; flag those that were never

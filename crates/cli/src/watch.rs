@@ -45,7 +45,7 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
             WatchEvent::SaveFailed { error, kept } => {
                 clear();
                 let kept = if kept {
-                    "the trace is kept in memory and the save is retried"
+                    "the trace is kept in memory and the save will be retried"
                 } else {
                     "recording continues"
                 };

@@ -68,13 +68,14 @@ pub fn renounce() -> io::Result<()> {
 #[cfg(target_os = "linux")]
 pub fn compute_only(limits: &Limits) -> Vec<String> {
     let mut missing = Missing::default();
-    missing.note("new privileges cannot be refused", rustix::thread::set_no_new_privs(true));
+    missing
+        .note("gaining new privileges cannot be prevented", rustix::thread::set_no_new_privs(true));
     // This must come while it is still permitted.
     missing.note("the bounding set cannot be emptied", capabilities::empty_bounding_set());
-    missing.note("root cannot become nobody here", capabilities::become_nobody());
+    missing.note("root cannot become the user nobody here", capabilities::become_nobody());
     missing.note("capabilities cannot be given up", capabilities::empty());
     missing.note("limits cannot be set", limits::set(limits));
-    missing.note("it cannot be made to die with its parent", limits::die_with_parent());
+    missing.note("it cannot be made to end with its parent", limits::die_with_parent());
     missing.add(files::restrict(&Allowed::default()));
     missing.add(calls::compute_only());
     missing.0

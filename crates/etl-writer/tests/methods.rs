@@ -156,7 +156,7 @@ fn a_name_may_come_with_another_event_or_never() {
         names(&trace),
         ["App.Program.Named(Int32)".to_owned(), format!("[anon]+{:#x}", HEAP + 0x1000)]
     );
-    let expected = "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): its code shows as addresses";
+    let expected = "1 .NET method was recorded without a name (MethodLoad, not MethodLoadVerbose): its code is shown as addresses";
     assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), [expected]);
 }
 

@@ -66,7 +66,8 @@ fn a_session_that_lost_events_who_knows_where_says_that() {
     wake_ups(&mut writer, 0, (1, 10));
     let trace = read(writer);
     let nowhere =
-        "the trace does not say where events were lost: waits and running times near it are wrong"
+        "events were lost, but the trace does not say where: waits and running times around the \
+         gap are wrong"
             .to_owned();
     assert_eq!(warnings(&trace), [EVENTS.to_owned(), BUFFERS.to_owned(), nowhere]);
     assert_eq!(trace.losses.iter().map(|loss| loss.events).sum::<u64>(), 7);

@@ -75,7 +75,7 @@ pub fn move_my_mouse() -> Golden<MouseFigures> {
     let (mut machine, storm) = record(too_long / first.returns, too_long % first.returns);
     machine.sample_inside(INSIDE, SAMPLES_INSIDE);
     let figures = count(&machine, &storm);
-    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t move my mouse\u{201d}. \
+    let notes = "Synthetic, after \u{201c}24-core CPU and I can\u{2019}t move my mouse\u{201d}. \
                  The pointer froze again and again while the build ran.";
     let events = machine.finish();
     Golden::new(machine, events, notes, figures)

@@ -79,7 +79,7 @@ pub fn sixty_three_cores() -> Golden<BuildFigures> {
     bustle(&mut machine, &mut random);
     births(&mut machine);
     let figures = count(&machine, holder);
-    let notes = "Made up after \u{201c}63 cores blocked by seven instructions\u{201d}. \
+    let notes = "Synthetic, after \u{201c}63 cores blocked by seven instructions\u{201d}. \
                  The build stood still for three seconds, again and again.";
     let events = machine.finish();
     Golden::new(machine, events, notes, figures)

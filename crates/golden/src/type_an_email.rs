@@ -170,7 +170,7 @@ pub fn type_an_email() -> Golden<TypeFigures> {
             _ => {}
         }
     }
-    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t type an email\u{201d}. \
+    let notes = "Synthetic, after \u{201c}24-core CPU and I can\u{2019}t type an email\u{201d}. \
                  Was typing in the renderer, PID 27368, when the text stopped coming.";
     Golden::new(machine, events, notes, figures)
 }

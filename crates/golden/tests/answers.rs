@@ -169,10 +169,10 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
             figures.mean_waiting()
         ),
         format!(
-            "{} on a CPU in NtGdiCloseProcess = {} of the stall, by {} threads.",
+            "{} threads spent {} on a CPU in NtGdiCloseProcess: {} of the stall.",
+            figures.wakers,
             units::duration(figures.samples_inside * 1_000_000),
-            units::percent(figures.samples_inside * 1_000_000, figures.hang_ns),
-            figures.wakers
+            units::percent(figures.samples_inside * 1_000_000, figures.hang_ns)
         ),
         "process destruction is serialised".to_owned(),
         format!("{:.0} % idle meanwhile, {} CPUs", figures.idle_share() * 100.0, figures.cpus),
@@ -273,7 +273,8 @@ fn proof(seen: &Seen, kind: ClauseKind, words: &str) -> (Vec<Reference>, Vec<(St
 #[test]
 fn what_windows_reported_leads_to_the_report() {
     let seen = Seen::on_windows(&unhitch_golden::move_my_mouse());
-    let (links, fields) = proof(&seen, ClauseKind::Story, "Windows reported that it did not look");
+    let (links, fields) =
+        proof(&seen, ClauseKind::Story, "Windows reported that this thread did not look");
     let [Reference { thread: Some(victim), event: Some(Event::Provider(event)), .. }] = links[..]
     else {
         panic!("{links:?}")
@@ -355,7 +356,8 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
                 units::duration(second.1)
             ),
             format!(
-                "then {} more threads came through within {}; {} context switches until the machine was busy again",
+                "then {} more threads came through within {}. It took {} context switches until \
+                 the machine was busy again",
                 figures.let_through.0 - 2,
                 units::duration(figures.let_through.1),
                 figures.recovery_switches
@@ -370,7 +372,7 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
                 units::count(samples)
             ),
             format!("{} of {} samples", units::count(hottest), units::count(samples)),
-            "No process ended while the machine fell".to_owned(),
+            "No process ended while the machine fell idle".to_owned(),
         ],
     );
     assert_eq!(figures.ended_in_fall, 0);

@@ -332,7 +332,7 @@ fn input_handled_late_is_a_stall_from_when_it_came() {
         let Window { start, end } = stall.explanation.window;
         assert_eq!([start, end].map(Time::nanos), [1_250 * MS, 2_000 * MS]);
         let text = answer::text(&analysis, &stalls, 1);
-        assert!(text.contains("left its oldest input waiting for 750.0 ms"), "{text}");
+        assert!(text.contains("did not handle its oldest input for 750.0 ms"), "{text}");
         assert_eq!(text.contains("window class Edit"), window.is_some(), "{text}");
     }
 }

@@ -173,7 +173,10 @@ impl Histogram {
 
     fn print(&self) {
         let total: u64 = self.counts.iter().sum();
-        print(format_args!("{total} times mapped; slowest {:.1} µs", self.max_ns as f64 / 1e3));
+        print(format_args!(
+            "mapped {total} times; the slowest took {:.1} µs",
+            self.max_ns as f64 / 1e3
+        ));
         for (class, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             let bar = "█".repeat((count * 50).div_ceil(total.max(1)) as usize);
             print(format_args!("  ≤ {:>8} µs {count:>8}  {bar}", 1_u64 << class));

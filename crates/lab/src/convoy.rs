@@ -92,7 +92,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
     ));
     let figures = [("frames", waits.count), ("hops", hops), ("saver_cpu_ms", cpu_ns / 1_000_000)];
     let doubt = (hops * 2 < SAVERS).then(|| {
-        format!("only {hops} savers were before it in the queue: the machine is too busy")
+        format!("only {hops} savers were ahead of it in the queue: the machine is too busy")
     });
     let doubt = doubt.or_else(|| no_cpu_doubt("the savers", waits.span, cpu_ns));
     Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(doubt))

@@ -95,7 +95,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
         return Ok(Outcome::impossible(
             &stage,
             answer(),
-            format!("this CPU has no {}", way.name()),
+            format!("this CPU does not support {}", way.name()),
         ));
     }
     let make = if options.search.is_some() { Bitmap::full } else { Bitmap::fragmented };
@@ -123,14 +123,10 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let bytes_per_s = searched as f64 / 8.0 / (cpu_ns.max(1) as f64 / 1e9);
     let (mib, ms) = (|bits: f64| bits / 8.0 / 1_048_576.0, |ns: u64| ns as f64 / 1e6);
     stage.print(format_args!(
-        "searched by {}, {}: {:.3} MiB in a bitmap of {:.3} MiB, at {:.3} GB/s, for {regions} of \
-         {REGIONS} regions",
+        "searches by {} ({}) read {:.3} MiB in all from a bitmap of {:.3} MiB, at {:.3} GB/s, and \
+         covered {regions} of {REGIONS} regions",
         way.name(),
-        if options.resume {
-            "each search continuing where the last one ended"
-        } else {
-            "each search from the start"
-        },
+        if options.resume { "each from where the last one ended" } else { "each from the start" },
         mib(searched as f64),
         mib(volume_bits as f64),
         bytes_per_s / 1e9,

@@ -171,11 +171,11 @@ pub(crate) fn plan(
 fn consequence(name: &str) -> &'static str {
     match name {
         "contention_begin" | "contention_end" => {
-            "waits for kernel locks are only recognized by their stacks"
+            "waits for kernel locks are recognised only by their stacks"
         }
-        "sched_wakeup_new" => "which thread starts another is only known from process records",
+        "sched_wakeup_new" => "which thread starts another is known only from process records",
         "sched_migrate_task" => "migrations are not shown",
-        _ => "names and lifetimes only come from process records",
+        _ => "names and lifetimes come only from process records",
     }
 }
 
@@ -361,7 +361,8 @@ fn arrivals(
     if !certain.is_empty() {
         warnings.push(format!(
             "this kernel reports no events while CPU {} is idle: the threads that run next are \
-             recorded by other means, but wake-ups by its interrupts while it was idle are missing",
+             recorded by other means, but the wake-ups that its interrupts issue \
+             meanwhile are missing",
             certain.join(", ")
         ));
     }

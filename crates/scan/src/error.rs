@@ -17,7 +17,7 @@ pub enum Error {
     },
     /// It belongs to another user.
     #[error(
-        "{} {pid} belongs to user {owner}, and we may not inspect it: run as that user or as root \
+        "{} {pid} belongs to user {owner}, and you may not inspect it: run as that user or as root \
          (`sudo unhitch …`), or with the capability CAP_SYS_PTRACE, which root in a container may \
          lack",
         visible(name)

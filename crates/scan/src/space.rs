@@ -199,7 +199,7 @@ pub fn scan(
         Ok(after) if after.is_same(&before) => after,
         _ => {
             warnings.push(
-                "the process exited during the scan: the figures only cover what was seen until \
+                "the process exited during the scan: the figures cover only what was seen until \
                  then"
                     .to_owned(),
             );
@@ -227,7 +227,7 @@ fn table_warning(
     needed: Option<u64>,
 ) -> Option<String> {
     if !has_plain_pages {
-        let warning = "page tables are only simulated for pages of 4 KiB, but this machine has \
+        let warning = "page tables are simulated only for pages of 4 KiB, but this machine has \
                        larger pages";
         return Some(warning.to_owned());
     }

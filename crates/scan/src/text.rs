@@ -76,11 +76,11 @@ fn head(space: &AddressSpace) -> String {
     let _ = write!(out, "Page tables: {} and the root", bytes(tables.allocated_bytes));
     let _ = match (tables.needed_bytes, tables.empty_bytes) {
         (Some(needed), Some(0)) if needed == tables.allocated_bytes => {
-            writeln!(out, "; the present pages need all of them")
+            writeln!(out, "; the pages that are present need all of them")
         }
         (Some(needed), Some(empty)) => writeln!(
             out,
-            "; the present pages need {}, so {} are empty",
+            "; the pages that are present need {}, so {} are empty",
             bytes(needed),
             bytes(empty)
         ),
@@ -247,7 +247,7 @@ fn foot(space: &AddressSpace) -> String {
     let _ = writeln!(
         out,
         "  scanned in {} with {}: the longest of {} took {} ({}), so the process cannot have \
-         waited for us longer than that",
+         waited longer than that for the scan",
         duration(method.duration_ns),
         method.interface,
         plural(method.calls.calls, "call"),

@@ -116,7 +116,7 @@ fn file_code(
         isa: Isa::of_machine(elf.machine),
         source: path.into(),
         doubt: (!module.is_proven && path != vdso::NAME).then_some(
-            "the recording has no build id to tell it by; it is older than the recording",
+            "the recording has no build id to compare; the file is older than the recording",
         ),
     })
 }

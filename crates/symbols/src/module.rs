@@ -91,11 +91,14 @@ impl Missing {
                 format!("no symbols for {count} {modules}, gone or not readable: {names}")
             }
             Self::Damaged => {
-                format!("no symbols for {count} {modules}, damaged or not ELF files: {names}")
+                format!(
+                    "no symbols for {count} {modules}, damaged or not ELF files: \
+                         {names}"
+                )
             }
             Self::OtherBuild => {
                 format!(
-                    "no symbols for {count} {modules}, replaced by another build since (the build \
+                    "no symbols for {count} {modules}, since replaced by another build (the build \
                      ids differ): {names}"
                 )
             }
@@ -112,7 +115,7 @@ impl Missing {
                 MAX_ALL_DWARF_BYTES >> 20
             ),
             Self::Late => format!(
-                "no symbols for {count} {modules}, reading their files took too long: {names}"
+                "no symbols for {count} {modules}, whose files took too long to read: {names}"
             ),
         }
     }

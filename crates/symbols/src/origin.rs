@@ -26,7 +26,7 @@ pub(crate) fn foreign(meta: &Meta) -> Option<&'static str> {
         return Some("the trace is from another machine");
     }
     if differs(&meta.kernel, "/proc/sys/kernel/osrelease") {
-        return Some("the trace is from another kernel than the running one");
+        return Some("the trace is from a different kernel than the running one");
     }
     // The monotonic clock starts with the kernel and stops while the machine sleeps, so its zero
     // only moves forward.

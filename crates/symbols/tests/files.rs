@@ -233,7 +233,7 @@ fn another_build_gives_no_names_and_one_warning() {
     assert_eq!(names, [[format!("built+{offset:#x}")]]);
     assert_eq!(
         warnings,
-        ["no symbols for 1 module, replaced by another build since (the build ids differ): built"]
+        ["no symbols for 1 module, since replaced by another build (the build ids differ): built"]
     );
 
     // The kernel marks unlinked files; what lies at the path now counts only if it proves to be the

@@ -160,7 +160,7 @@ describe.skipIf(skipReason("golden") !== null)("golden", () => {
     expect(await page.locator("[data-stall-row='1']").innerText()).toContain("UI delay");
     await page
       .getByRole("button", {
-        name: "Windows reported that it did not look at its messages for 1.125 s",
+        name: "Windows reported that this thread did not look at its messages for 1.125 s",
       })
       .click();
     await details().waitFor();

@@ -117,7 +117,7 @@ impl MachineJson {
             line(
                 "",
                 &format!(
-                    "{name} pressure: some task waited {}, all did {}",
+                    "{name} pressure: at least one task waited {}, all of them {}",
                     share(pressure.some_ns),
                     share(pressure.full_ns)
                 ),

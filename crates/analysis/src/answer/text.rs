@@ -81,7 +81,8 @@ pub fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
     }
     if let (false, Some(pid)) = (query.victims.is_empty(), trace.meta.only_pid) {
         return format!(
-            "No answer: only process {pid} was recorded, and others only where they met it. Record without --pid to see what kept them.\n"
+            "No answer: only switches and wake-ups that involve process {pid} were recorded. \
+             Record without --only-pid to see what other threads waited for.\n"
         );
     }
     let whole = query.window.unwrap_or(window);
@@ -94,11 +95,12 @@ pub fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
     );
     match query.is_about_something() {
         true => format!(
-            "No answer: in {recorded}, nothing was recorded of what was asked about. `unhitch table TRACE threads` lists who was.\n"
+            "No answer: in {recorded}, nothing was recorded about the threads or the time that you \
+             asked about. `unhitch table TRACE threads` lists the recorded threads.\n"
         ),
         false => format!(
-            "No stall found in {recorded}.\nIf something did hang, name it: `unhitch why TRACE --victim NAME`, with `--from SECONDS --to SECONDS` \
-             where you know when.\n"
+            "No stall found in {recorded}.\nIf something did hang, name it: `unhitch why TRACE \
+             --victim NAME`, with `--from SECONDS --to SECONDS` if you know when.\n"
         ),
     }
 }

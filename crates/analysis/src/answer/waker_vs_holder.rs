@@ -93,14 +93,19 @@ impl<'a> WakerVsHolder<'a> {
             Span::new(name, Subject::Thread(thread))
         };
         let why = match self.same_lock {
-            Some(SameLock::Address) => "The waits between them were for one lock, by its address.",
+            Some(SameLock::Address) => {
+                "The waits between the two were for the same lock, \
+                                        according to its address."
+            }
             Some(SameLock::Code) => {
-                "The waits between them were for one lock, by the code they ended in."
+                "The waits between the two were for the same lock, according to the code on their \
+                 stacks."
             }
             None => "The waker itself waited for another lock meanwhile.",
         };
         sentence!(
-            "The last waker was {}, which had the lock for {}; the holder was {}, for {}. {}",
+            "The last waker was {}, which held the lock for {}; the main holder was {}, which held \
+             it for {}. {}",
             name(self.last.by),
             duration(self.last_ns),
             name(self.held.by),

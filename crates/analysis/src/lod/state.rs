@@ -68,7 +68,9 @@ impl LaneState {
             Self::Ipc => ("ipc", "waited for another thread"),
             Self::Idle => ("idle", "had nothing to do"),
             Self::Stopped => ("stopped", "stopped"),
-            Self::Slept => ("slept", "slept for a device, or no rule says for what"),
+            Self::Slept => {
+                ("slept", "slept for a device, or for something that no rule classifies")
+            }
             Self::Network => ("network", "waited for the network"),
         }
     }

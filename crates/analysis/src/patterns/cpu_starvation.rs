@@ -69,14 +69,14 @@ fn by_others(case: &Case<'_>, starved: u64) -> Finding {
         Some(hog) => sentence!(
             "CPU starvation: {} had the CPU{}.",
             case.occupant(hog),
-            if exits { ", to end processes" } else { "" }
+            if exits { ", ending their processes" } else { "" }
         ),
         None => sentence!(
             "CPU starvation, though no thread had the CPU: {}.",
             without_occupant(case, starved)
         ),
     };
-    let used = occupants.listed(case).unwrap_or_else(|| Sentence::from("nobody that was recorded"));
+    let used = occupants.listed(case).unwrap_or_else(|| Sentence::from("no recorded thread"));
     Finding {
         culprit: hog.map(|hog| hog.thread),
         group_name: hog.and_then(|hog| hog.shared_name),
@@ -140,8 +140,8 @@ impl Case<'_> {
         let why = "the group's own counters show the throttling";
         if !is_in_known_groups(self.analysis, thread) {
             let words = sentence!(
-                "{}; the process ended before its control group was read, and is taken to be in \
-                 its parent's",
+                "{}; the process ended before its control group was read; it is assumed to be its \
+                 parent's",
                 why
             );
             return (inferred, words);

@@ -94,6 +94,6 @@ fn why_unseen(case: &Case<'_>, longest: &Piece, is_message: bool) -> (Sentence, 
         );
         (why, "")
     } else {
-        (Sentence::from("nobody was seen to end the wait, and nothing else was lost"), "")
+        (Sentence::from("no thread was seen to end the wait, though no records were lost"), "")
     }
 }

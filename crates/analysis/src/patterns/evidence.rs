@@ -55,7 +55,7 @@ impl Case<'_> {
         let hidden = self.ns_of(|piece, _| matches!(piece.cause, Cause::Lost));
         if hidden > self.duration_ns() / 10 {
             let words = sentence!(
-                "{} of it is hidden by lost records or the recording's edge",
+                "{} of the stall is hidden by lost records or by the recording's edge",
                 self.percent(hidden)
             );
             return (Evidence::Lost, words);
@@ -107,26 +107,27 @@ impl Case<'_> {
                  word",
             ),
             WeakKind::Queued => sentence!(
-                "for {} of it, the lock's owner is inferred from hand-offs, e.g. before {} queued",
+                "for {} of the stall, the lock's owner is inferred from hand-offs, e.g. before {} \
+                 joined the queue",
                 part,
                 sleeper
             ),
             WeakKind::Timed => sentence!(
-                "for {} of it, the culprit is inferred from the last wake-up: {} polled {} before \
-                 that, woken by its own timer or by nobody seen",
+                "for {} of the stall, the culprit is inferred from the last wake-up: {} polled {} \
+                 before that, woken by its own timer or by no recorded thread",
                 part,
                 sleeper,
                 plural(hop.looks.into(), "time")
             ),
             WeakKind::Deferred => sentence!(
-                "for {} of it, wake-ups were deferred, e.g. that of {}, which {} issued",
+                "for {} of the stall, wake-ups were deferred, e.g. that of {}, which {} issued",
                 part,
                 sleeper,
                 self.name(hop.by)
             ),
             WeakKind::Class => sentence!(
-                "for {} of it, wake-ups were seen, e.g. that of {}, but the stacks do not show \
-                 whether it waited for a lock or a message",
+                "for {} of the stall, wake-ups were seen, e.g. of {}, but the stacks do not show \
+                 whether that thread waited for a lock or a message",
                 part,
                 sleeper
             ),

@@ -29,7 +29,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         }
     };
     let mut sentences = vec![sentence!(
-        "It waited for a disk or a file system for {}, requested in\n  {}",
+        "It waited for a disk or a file system for {}, in\n  {}",
         case.part(ns),
         asked_in
     )];

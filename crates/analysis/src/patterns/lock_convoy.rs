@@ -106,7 +106,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         duration(longest),
         case.name(longest_by)
     ));
-    sentences.push(sentence!("While they held the lock they were {}.", holds.activities()));
+    sentences
+        .push(sentence!("Of the time that they held the lock, they spent {}.", holds.activities()));
     let release = case.release();
     let name = match &hot_spot(case.analysis, &holds.runs) {
         Some(spot) => {
@@ -147,7 +148,7 @@ const fn activity(cause: Cause) -> &'static str {
     match cause {
         Cause::Ran => "on a CPU",
         Cause::WaitedForCpu => "waiting for a CPU",
-        Cause::Timer | Cause::Timeout => "asleep by their own timer",
+        Cause::Timer | Cause::Timeout => "asleep on their own timer",
         Cause::Io => "waiting for a disk",
         Cause::Memory => "waiting for memory",
         Cause::Message => "waiting for a message",

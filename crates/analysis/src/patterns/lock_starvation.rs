@@ -11,7 +11,7 @@ use crate::wording::sentence::{Sentence, count, duration, function, sentence};
 use crate::{InterruptSource, Operation, Segment, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::{StackId, ThreadId, Window};
+use unhitch_model::{StackId, ThreadId, Window, units};
 
 /// Minimum wake-ups in vain.
 const MIN_WAKES_IN_VAIN: usize = 8;
@@ -183,6 +183,7 @@ impl Starvation {
         let wakes = operation.wakes.len();
         let missing = operation.sleeps as usize - wakes.min(operation.sleeps as usize);
         let seen = missing <= usize::from(operation.open);
+        let nearly_all = missing * 100 <= operation.sleeps as usize;
         if !self.is_herd() && !self.barging.is_certain() {
             weaken(finding, |_| {
                 sentence!(
@@ -190,8 +191,17 @@ impl Starvation {
                     self.barging.seen(case.name(self.culprit()))
                 )
             });
-        } else if !seen {
-            weaken(finding, |_| sentence!("{} wake-ups were not recorded", count(missing as u64)));
+        } else if !seen && !nearly_all {
+            weaken(finding, |_| {
+                let wakes = units::plural(missing as u64, "wake-up");
+                sentence!("{} {} not recorded", wakes, if missing == 1 { "was" } else { "were" })
+            });
+        } else if !seen && finding.evidence == Evidence::Direct {
+            finding.evidence_words = sentence!(
+                "{} of {} wake-ups were seen",
+                count(wakes as u64),
+                count(operation.sleeps.into())
+            );
         } else if finding.evidence == Evidence::Direct {
             finding.evidence_words = sentence!("every wake-up was seen ({})", count(wakes as u64));
         }
@@ -285,10 +295,10 @@ fn poll(case: &Case<'_>, operation: &Operation, timeouts: usize) -> Finding {
     let holder = case.main_holder().map(|(thread, _)| thread);
     let holder = holder.filter(|thread| *thread != case.candidate.victim);
     let held = match holder {
-        Some(holder) => sentence!(" {} had it.", case.name(holder)),
+        Some(holder) => sentence!(" {} held it.", case.name(holder)),
         None => Sentence::default(),
     };
-    let cause = sentence!("polling for a lock, which was never free when it looked.{}", held);
+    let cause = sentence!("polling for a lock, which was never free when it checked.{}", held);
     Finding {
         culprit: holder,
         function: own_function(case.analysis, operation.stack),

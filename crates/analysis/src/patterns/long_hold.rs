@@ -29,7 +29,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             case.wake_stack(wake)
         ),
         None => sentence!(
-            "{} owned it for {}, and still did where the recording ends.",
+            "{} owned it for {}, and still did when the recording ended.",
             case.name(holder),
             case.part(held_ns)
         ),
@@ -53,7 +53,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         culprit: Some(holder),
         function: name,
         sentences,
-        advice: "Do less under the lock, or do it on a copy outside the lock.".to_owned(),
+        advice: "Do less under the lock, or work on a copy outside it.".to_owned(),
         ..case.finding(Pattern::LongHold, cause)
     })
 }
@@ -79,7 +79,7 @@ impl Hold {
         let parts = [
             (ns(Cause::Ran), "on a CPU"),
             (ns(Cause::Io), "waiting for a disk"),
-            (ns(Cause::Timer), "asleep by its own timer"),
+            (ns(Cause::Timer), "asleep on its own timer"),
             (ns(Cause::WaitedForCpu), "waiting for a CPU"),
             (ns(Cause::Memory), "waiting for memory"),
             (ns(Cause::Stopped), "stopped"),
@@ -94,14 +94,18 @@ impl Hold {
         let shown: Vec<(u64, &str)> =
             self.parts.iter().copied().filter(|(ns, _)| is_shown(*ns)).collect();
         let rest_ns = self.held_ns - shown.iter().map(|(ns, _)| ns).sum::<u64>().min(self.held_ns);
-        let rest = Some((rest_ns, "in other ways")).filter(|_| is_shown(rest_ns));
+        let rest = Some((rest_ns, "in other states")).filter(|_| is_shown(rest_ns));
         let words = shown
             .iter()
             .copied()
             .chain(rest)
             .map(|(ns, words)| format!("{} {words}", units::percent(ns, self.held_ns)));
-        (!shown.is_empty())
-            .then(|| sentence!("While it held the lock it was {}.", Sentence::join(words, ", ")))
+        (!shown.is_empty()).then(|| {
+            sentence!(
+                "Of the time that it held the lock, it spent {}.",
+                Sentence::join(words, ", ")
+            )
+        })
     }
 
     /// What it did for at least half of the time.

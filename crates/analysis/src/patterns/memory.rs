@@ -37,9 +37,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             case.part(ns),
             waited_in
         )],
-        advice: "See /proc/pressure/memory and the group's memory.events; lock or touch \
-                 beforehand what must be quick."
-            .to_owned(),
+        advice:
+            "See /proc/pressure/memory and the control group's memory.events. Memory that must \
+                 be quick to access can be locked (mlock), or touched beforehand."
+                .to_owned(),
         ..case.finding(Pattern::Memory, cause)
     })
 }

@@ -19,7 +19,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let quota = throttled(case.analysis, holder, case.explanation.window, starved);
     let had = match (&quota, occupants.hog()) {
         (Some(quota), _) => sentence!(": it was {}", throttling::words(&trace.machine, quota)),
-        (None, Some(hog)) => sentence!(", which {} had", case.occupant(hog)),
+        (None, Some(hog)) => sentence!(", because {} had it", case.occupant(hog)),
         (None, None) => return None,
     };
     let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
@@ -53,11 +53,11 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             "Give the control group a larger quota, or let nobody outside it wait for its locks."
         }
         None => {
-            "Do not take a lock that others wait for at a lower priority than theirs, or use a \
-             priority-inheriting lock."
+            "Use a priority-inheriting lock, or do not hold a lock at a lower priority than the \
+             threads that wait for it."
         }
     };
-    let cause = sentence!("priority inversion: {} held the lock without a CPU{}.", who, had);
+    let cause = sentence!("priority inversion: {} held the lock but got no CPU{}.", who, had);
     let mut finding = Finding {
         culprit: Some(holder),
         function: own_function(case.analysis, stack),

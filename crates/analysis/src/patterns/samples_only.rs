@@ -46,8 +46,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let mut finding = Finding {
         evidence,
         evidence_words: Sentence::from(
-            "there are CPU samples only: who ran is seen from time to time, who waited for whom \
-             never",
+            "the trace has only CPU samples: they show now and then who ran, but never who waited \
+             for whom",
         ),
         sentences,
         ..case.finding(pattern, cause)

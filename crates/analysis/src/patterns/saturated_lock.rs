@@ -61,7 +61,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ),
         false => (
             Pattern::SaturatedLock,
-            "everybody passes through it one at a time",
+            "threads pass through it one at a time",
             "Split the lock, or do less under it: it is held almost all the time.",
         ),
     };
@@ -93,7 +93,8 @@ fn activity(case: &Case<'_>, release: &Release, busy_ns: u64) -> (String, Option
     {
         let held_ns: u64 = held.iter().map(|(_, window)| window.duration_ns()).sum();
         let sentence = sentence!(
-            "While they held it, the holders were on a CPU for {} ({}); {} of that are in\n  {}",
+            "While they held it, the holders were on a CPU for {} ({}); {} in that time are in\n  \
+             {}",
             duration(held_ns),
             case.percent(held_ns),
             samples_of(&spot),
@@ -103,11 +104,11 @@ fn activity(case: &Case<'_>, release: &Release, busy_ns: u64) -> (String, Option
     }
     let busy = (busy_ns > 0).then(|| {
         sentence!(
-            "{} on a CPU in {} = {} of the stall, by {}.",
+            "{} spent {} on a CPU in {}: {} of the stall.",
+            plural(release.wakers.len() as u64, "thread"),
             duration(busy_ns),
             function(&release.function),
-            case.percent(busy_ns),
-            plural(release.wakers.len() as u64, "thread")
+            case.percent(busy_ns)
         )
     });
     (release.function.clone(), busy)
@@ -142,7 +143,7 @@ fn longest_wait(case: &Case<'_>) -> Vec<Sentence> {
             case.wait_stack(longest)
         ),
         sentence!(
-            "Owners until it got the lock, latest first, with hold times: {}{}.",
+            "Owners until it acquired the lock, latest first, with hold times: {}{}.",
             Sentence::join(holders.iter().take(MAX_HOLDERS).map(holder), " ← "),
             more
         ),

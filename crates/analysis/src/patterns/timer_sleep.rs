@@ -41,7 +41,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             slept_in
         ),
         _ => sentence!(
-            "{} slept {} times, for {}, each time until its own timer expired, longest in\n  {}",
+            "{} slept {} times, for {}, each time until its own timer expired. The longest \
+             sleep was in\n  {}",
             case.it_or_name(sleeper),
             count(sleeps),
             case.part(ns),

@@ -28,14 +28,14 @@ pub(super) fn finding(case: &Case<'_>) -> Finding {
     let top = case.partition.first();
     let cause = match top {
         Some(share) if case.is_most(share.ns) => {
-            sentence!("for {} of it: {}.", case.percent(share.ns), part(case, share))
+            sentence!("for {} of the stall: {}.", case.percent(share.ns), part(case, share))
         }
         Some(share) => sentence!(
             "no single one: the largest part is \"{}\", {}.",
             part(case, share),
             case.percent(share.ns)
         ),
-        None => Sentence::from("not known: nothing was recorded of it here."),
+        None => Sentence::from("not known: nothing about this thread was recorded here."),
     };
     let stack = longest.map(|piece| piece.segment.wait_stack(case.analysis.trace));
     let mut finding = Finding {
@@ -44,7 +44,7 @@ pub(super) fn finding(case: &Case<'_>) -> Finding {
         sentences,
         ..case.finding(Pattern::Unknown, cause)
     };
-    weaken(&mut finding, |words| sentence!("{}, but no pattern of a known cause fits", words));
+    weaken(&mut finding, |words| sentence!("{}, but no known pattern fits", words));
     finding
 }
 

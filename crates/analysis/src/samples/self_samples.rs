@@ -39,7 +39,7 @@ impl SelfSamples {
             return trace.name(self.function).to_owned();
         }
         if trace.modules.get(self.module).is_some_and(|module| module.kind == ModuleKind::Cut) {
-            return "code in no mapping that was recorded".to_owned();
+            return "code outside all recorded mappings".to_owned();
         }
         let Range { start, end } = self.span();
         let to = if end - start > 1 { format!("..{:#x}", end - 1) } else { String::new() };

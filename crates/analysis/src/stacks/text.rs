@@ -69,7 +69,7 @@ pub fn brief_stack_text(analysis: &Analysis<'_>, frames: &[FrameId], kernel_len:
     }
     match user.into_iter().chain(kernel).collect::<Vec<_>>() {
         names if names.is_empty() && frames.is_empty() => "(no stack was recorded)".to_owned(),
-        names if names.is_empty() => "(nothing but what starts every program)".to_owned(),
+        names if names.is_empty() => "(only the code that starts every program)".to_owned(),
         names => names.join(" → "),
     }
 }

@@ -185,8 +185,8 @@ pub(crate) fn sentences(analysis: &Analysis<'_>, release: &MassRelease) -> Vec<S
         more => sentence!(", then {}", plural(more, "more thread")),
     };
     let mut sentences = vec![sentence!(
-        "When it ended, {}{} came through within {}; {} context switches until the machine was \
-         busy again.",
+        "When it ended, {}{} came through within {}. It took {} context switches until the machine \
+         was busy again.",
         Sentence::join(listed, ", "),
         more,
         duration(span),
@@ -208,8 +208,11 @@ pub(crate) fn sentences(analysis: &Analysis<'_>, release: &MassRelease) -> Vec<S
         ));
     }
     sentences.push(match release.ended as u64 {
-        0 => Sentence::from("No process ended while the machine fell: it did not run out of work."),
-        ended => sentence!("{} ended while the machine fell.", plural(ended, "process")),
+        0 => Sentence::from(
+            "No process ended while the machine fell idle: it did not run out of \
+                             work.",
+        ),
+        ended => sentence!("{} ended while the machine fell idle.", plural(ended, "process")),
     });
     sentences
 }

@@ -53,14 +53,14 @@ pub(crate) fn sentence_of(analysis: &Analysis<'_>, candidate: &Candidate) -> Opt
     })?;
     let what = match delay.of_messages {
         true => "did not look at its messages",
-        false => "left its oldest input waiting",
+        false => "did not handle its oldest input",
     };
     let class = match delay.class.as_str() {
         "" => String::new(),
         class => format!(" (window class {class})"),
     };
     let length = units::duration(delay.window.duration_ns());
-    let text = format!("Windows reported that it {what} for {length}{class}.");
+    let text = format!("Windows reported that this thread {what} for {length}{class}.");
     let reference = Reference {
         thread: Some(candidate.victim),
         window: candidate.window,

@@ -91,7 +91,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Switches,
         word: "switches",
-        doc: "a thread came on a CPU: where and why it had left, who woke it, how long all that took",
+        doc: "a thread was switched in: where and why it had been switched out, who woke it, and how long it slept, was runnable and then ran",
         by: &[],
         show: &[
             "switched in",
@@ -138,7 +138,8 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Wakes,
         word: "wakes",
-        doc: "a thread was woken: by whom, in which context, from where, and how long a wait that ended",
+        doc: "a thread was woken: by whom, in which context, from where, and how long it had \
+              waited",
         by: &[],
         show: &[
             "woken at",
@@ -158,7 +159,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Samples,
         word: "samples",
-        doc: "a CPU was seen executing",
+        doc: "a CPU sample: what a CPU was executing",
         by: &[],
         show: &["time", "cpu", "thread", "tid", "process", "function", "module", "stack"],
         aggregates: &["count", "sum:weight"],
@@ -196,7 +197,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Threads,
         word: "threads",
-        doc: "a thread, and what its time went to",
+        doc: "a thread, and where its time went",
         by: &[],
         show: &[
             "tid", "pid", "thread", "process", "ran", "runnable", "slept", "switches", "sampled",
@@ -215,7 +216,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Cpus,
         word: "cpus",
-        doc: "a CPU, and what its time went to",
+        doc: "a CPU, and where its time went",
         by: &[],
         show: &["cpu", "busy", "idle", "switches", "sampled", "events"],
         aggregates: &["count", "sum:busy", "sum:idle", "sum:switches", "sum:sampled", "sum:events"],

@@ -92,11 +92,7 @@ impl Table<'_> {
                     let left_out = self
                         .left_out()
                         .map_or(String::new(), |samples| format!(" ({samples} left out)"));
-                    let _ = writeln!(
-                        out,
-                        "Nothing: no row of {} passes here{left_out}.",
-                        table.info().word
-                    );
+                    let _ = writeln!(out, "No row of {} matches{left_out}.", table.info().word);
                 }
             }
         } else {

@@ -106,7 +106,8 @@ pub fn repair(trace: &mut Trace) {
         guessed if known == 0 => format!(
             "the kernel did not report {guessed} of {all} context switches; they were inferred from their neighbours, and their times are estimates"
         ),
-        0 => format!("the kernel did not report {known} of {all} context switches; other records show when each thread came on"),
+        0 => format!("the kernel did not report {known} of {all} context switches; other records \
+                      show when each thread was switched in"),
         guessed => format!(
             "the kernel did not report {} of {all} context switches; {guessed} of them were inferred from their neighbours, and their times are \
              estimates",

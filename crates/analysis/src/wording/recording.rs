@@ -10,11 +10,11 @@ use unhitch_model::{Recorded, System, Trace};
 pub const fn lacks(what: Recorded) -> &'static str {
     match what {
         Recorded::Switches => {
-            "the trace holds no context switches, so nothing tells who waited for whom"
+            "the trace holds no context switches, so nothing shows who waited for whom"
         }
-        Recorded::Wakings => "the trace holds no wake-ups, so nothing tells who ended which wait",
+        Recorded::Wakings => "the trace holds no wake-ups, so nothing shows who ended which wait",
         Recorded::Samples => {
-            "the trace holds no CPU samples, so nothing tells where threads were while they ran"
+            "the trace holds no CPU samples, so nothing shows where threads were while they ran"
         }
     }
 }
@@ -40,7 +40,7 @@ pub fn samples_instead(trace: &Trace) -> String {
         0 => String::new(),
         samples => {
             format!(
-                "{} tell who computed: `unhitch hot TRACE`, `unhitch table TRACE samples`.\n",
+                "{} show who computed: `unhitch hot TRACE`, `unhitch table TRACE samples`.\n",
                 units::plural(samples, "CPU sample")
             )
         }

@@ -1,4 +1,4 @@
-//! Options of the commands that explain or summarize a trace: `why`, `waits`, `hot` and `info`.
+//! Options of the commands that explain or summarise a trace: `why`, `waits`, `hot` and `info`.
 
 use super::{RulesArgs, TraceArgs, WindowArgs};
 use clap::Args as ClapArgs;
@@ -8,8 +8,8 @@ use std::path::PathBuf;
 pub struct WhyArgs {
     #[command(flatten)]
     pub trace: TraceArgs,
-    /// Explain only this thread or process: a name, pid or tid; with --from or --to, only that part
-    /// of its time
+    /// Explain only the stalls of this thread or process: a name, pid or tid. With --from or --to,
+    /// explain all of its time in that span
     #[arg(long, value_name = "NAME|PID|TID")]
     pub victim: Option<String>,
     #[command(flatten)]

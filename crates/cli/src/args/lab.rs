@@ -22,7 +22,8 @@ pub struct LabArgs {
     /// Print JSON: the explanation (with --record), or the figures of `fairness`
     #[arg(long)]
     pub json: bool,
-    /// For `long-hold`: how it looks for free blocks on a full volume
+    /// For `long-hold`: make the simulated volume full, and search its bitmap for free blocks in
+    /// this way
     #[arg(long, value_name = "WAY", value_parser = unhitch_lab::search::Way::ALL.map(unhitch_lab::search::Way::name))]
     pub search: Option<String>,
     /// For `long-hold`: start each search where the last one ended
@@ -52,8 +53,8 @@ pub struct AddressSpaceArgs {
     /// few-big]
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     pub layout: Option<unhitch_lab::Layout>,
-    /// Same as --layout bitmap: reserve 2 TiB, of which 24,866 pages stay committed for code that
-    /// is gone, except for 98 blocks
+    /// Same as --layout bitmap: reserve 2 TiB for a bitmap, of which 24,866 pages stay committed
+    /// although all but 98 blocks of the code are gone
     #[arg(long, conflicts_with = "layout")]
     pub bitmap: bool,
     /// Number of blocks, or of pages of the bitmap

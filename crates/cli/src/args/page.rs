@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 #[derive(ClapArgs, Debug)]
 pub struct ViewArgs {
-    /// A trace, or a folder: the page lists its traces, and more can be dropped in
+    /// A trace, or a folder of traces: the page then lists them, and more can be added by drag and
+    /// drop
     #[arg(value_name = "TRACE|DIR", default_value = ".")]
     pub path: PathBuf,
     /// Port on 127.0.0.1 [default: any free port]

@@ -10,7 +10,7 @@ pub struct ScanArgs {
     /// Processes to scan: pids, process names or file names of programs
     #[arg(value_name = "PID|NAME", required_unless_present = "all", conflicts_with = "all")]
     pub who: Vec<String>,
-    /// Scan all processes that we are allowed to inspect
+    /// Scan all processes that you are allowed to inspect
     #[arg(long)]
     pub all: bool,
     /// Inspect pages as well, in bounded steps: what is resident, swapped or huge, and which page
@@ -42,7 +42,7 @@ pub struct ThreadsArgs {
     /// kernel threads]
     #[arg(value_name = "PID|NAME")]
     pub who: Option<String>,
-    /// Print JSON, including kernel stacks where we are allowed to read them
+    /// Print JSON, with kernel stacks if you are allowed to read them
     #[arg(long)]
     pub json: bool,
 }

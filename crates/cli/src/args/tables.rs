@@ -14,11 +14,12 @@ pub struct TableArgs {
     /// The table to print
     #[arg(required_unless_present = "columns", value_parser = table_parser())]
     pub table: Option<table::Name>,
-    /// List the columns, their meaning and their aliases; of one table if it is given, else of all
+    /// List the columns with their meanings and aliases: those of TABLE if given, else of all
+    /// tables
     #[arg(long)]
     pub columns: bool,
-    /// Group by these columns, separated by commas; `none` for single rows [default: none; for
-    /// waits reason and wait stack]
+    /// Group by these columns, separated by commas; `none` lists each row by itself [default: none;
+    /// in the table `waits`: reason,wait stack]
     #[arg(long, value_name = "COL,…")]
     pub by: Option<String>,
     /// Columns to show, or `all`; for groups `count`, `sum:COL`, `avg:COL`, `min:COL`, `max:COL`

@@ -273,7 +273,8 @@ impl Listing {
             head(
                 "NOTE",
                 &format!(
-                    "{} not shown: they are in other code of the same name or place",
+                    "{} not shown: they are in another function of the same name, or, without \
+                     names, in code nearby",
                     units::plural(self.elsewhere, "sample")
                 ),
             );

@@ -110,12 +110,15 @@ pub(super) fn unread(zip: &mut Zip<'_>, warnings: &mut Warnings) {
         }
         match std::io::copy(&mut entry.take(left), &mut std::io::sink()) {
             Ok(len) => left -= len,
-            Err(error) => warnings
-                .add(format!("{name} in the container is damaged ({error}); it is not used here")),
+            Err(error) => warnings.add(format!(
+                "{name} in the trace file is damaged ({error}); unhitch does not read it, so \
+                 nothing else is affected"
+            )),
         }
         if left == 0 {
             warnings.add(format!(
-                "{name} in the container is too long to be checked for damage; it is not used here"
+                "{name} in the trace file is too long to be checked for damage; unhitch does not \
+                 read it, so nothing else is affected"
             ));
             return;
         }

@@ -58,7 +58,8 @@ fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, warnings: &mut Warnings) {
     match json::<ContainerMeta>(zip, META, warnings) {
         Some(meta) => apply_meta(meta, trace),
         None => warnings.add(
-            "the container has no readable meta.json: what each CPU's events cover is a guess",
+            "the container has no readable meta.json: the span that each CPU's events cover is a \
+             guess",
         ),
     }
     if let Some(machine) = json::<MachineFile>(zip, MACHINE, warnings) {

@@ -175,7 +175,8 @@ fn describe_kinds(
     let kinds = provider_events::kinds(table, &kept, &mut catalogue, pointer_bytes, trace);
     if catalogue.left_out > 0 {
         warnings.add(format!(
-            "{} event descriptions have more fields than can be kept: these events show as bytes",
+            "{} event descriptions have more fields than can be kept: these events are shown as \
+             bytes",
             catalogue.left_out
         ));
     }
@@ -265,12 +266,12 @@ fn warn_of_nameless_methods(nameless: usize, warnings: &mut Warnings) {
     match nameless {
         0 => {}
         1 => warnings.add(
-            "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): \
-             its code shows as addresses",
+            "1 .NET method was recorded without a name (MethodLoad, not MethodLoadVerbose): its \
+             code is shown as addresses",
         ),
         count => warnings.add(format!(
-            "{} methods of .NET were recorded without names (MethodLoad, not MethodLoadVerbose): \
-             their code shows as addresses",
+            "{} .NET methods were recorded without names (MethodLoad, not MethodLoadVerbose): \
+             their code is shown as addresses",
             units::count(count as u64)
         )),
     }

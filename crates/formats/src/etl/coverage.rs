@@ -70,8 +70,8 @@ pub(super) fn losses(
                 events,
             });
             warnings.add(
-                "the trace does not say where events were lost: waits and running times near it \
-                 are wrong",
+                "events were lost, but the trace does not say where: waits and running times \
+                 around the gap are wrong",
             );
         }
         None => {}

@@ -56,7 +56,7 @@ impl Merged {
         counts.warn(warnings);
         if merged.kinds.beyond > 0 {
             warnings.add(format!(
-                "{} events are of kinds beyond the first {} and count as unknown",
+                "{} events are of kinds beyond the first {} kinds, and count as unknown",
                 merged.kinds.beyond,
                 units::count(MAX_KINDS as u64)
             ));

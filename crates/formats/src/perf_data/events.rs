@@ -160,7 +160,7 @@ impl Events {
             || self.id_offset.is_none()
         {
             warnings.add(
-                "the events of this file put their id at different places of a sample: some \
+                "the events of this file put their ids at different places in a sample: some \
                  samples may be misread",
             );
         }

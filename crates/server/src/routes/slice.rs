@@ -137,11 +137,11 @@ fn words(loaded: &Loaded<'_>, segment: &Segment, state: LaneState, class: Option
             format!("slept {length}: {} ({})", state.words().1, class.replace('_', " "))
         }
         (State::Runnable { preempted: true }, _) => {
-            format!("was taken off its CPU and waited for one for {length}")
+            format!("was preempted and waited {length} for a CPU")
         }
-        (State::Runnable { .. }, _) => format!("woken, waited for a CPU for {length}"),
+        (State::Runnable { .. }, _) => format!("was woken and waited {length} for a CPU"),
         (State::Ran, _) => format!("ran {length}"),
-        _ => format!("unknown for {length}: lost, or outside the recording"),
+        _ => format!("unknown for {length}: events were lost, or it is outside the recording"),
     };
     let ended = segment.wake.filter(|_| matches!(segment.state, State::Sleeping(_))).map_or(
         String::new(),

@@ -74,7 +74,7 @@ export function registerKeys(): () => void {
     command(
       "timeline.fit",
       "Timeline",
-      "Fit the selection, the slice, the stall, the whole trace in turn",
+      "Zoom to the selection, slice, stall, then the whole trace (press again for the next)",
       ["KeyF"],
       () => store.show(nextFit(store.window.peek(), fitCandidates(), store.extent.peek())),
     ),
@@ -86,8 +86,12 @@ export function registerKeys(): () => void {
       ["KeyM"],
       () => mark(false),
     ),
-    command("timeline.keep", "Timeline", "Set a mark that is kept", ["Shift+KeyM"], () =>
-      mark(true),
+    command(
+      "timeline.keep",
+      "Timeline",
+      "Mark permanently, also in the address",
+      ["Shift+KeyM"],
+      () => mark(true),
     ),
     command("timeline.unmark", "Timeline", "Remove all marks", [], () => {
       model.passingMark.value = null;
