@@ -49,6 +49,7 @@ pub fn options(args: &RecorderArgs) -> Options {
     options.user_stacks = !args.no_user_stacks;
     options.only_pid = args.only_pid;
     options.engine = match args.engine {
+        Engine::Auto => EngineChoice::Auto,
         Engine::Perf => EngineChoice::Perf,
         Engine::Bpf => EngineChoice::Bpf,
     };

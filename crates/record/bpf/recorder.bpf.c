@@ -225,8 +225,7 @@ int BPF_PROG(on_exit_of_schedule, bool is_switch)
 	u32 kernel_stack = 0, user_stack = 0, flags = STACKS_OVER_BUDGET;
 	if (!slot || slot->blocked_ns >= wanted_wait_ns(now)) {
 		flags = 0;
-		stacks(ctx, ring, cpu, now, AT_EXIT, false, slot ? slot->context : 0, &kernel_stack,
-		       &user_stack);
+		stacks(ctx, ring, cpu, now, AT_EXIT, slot ? slot->context : 0, &kernel_stack, &user_stack);
 		spend(ring, now);
 		if (slot) {
 			slot->blocked_ns = 0;
@@ -268,7 +267,7 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	u32 current = task->pid;
 	if (ring->current != current)
 		repair(ring, cpu, now, current);
-	u32 source = is_new ? FROM_NEW_THREAD : interrupt ? FROM_HARDIRQ : FROM_THREAD;
+	u32 source = is_new ? FROM_NEW_THREAD : interrupt ? FROM_INTERRUPT : FROM_THREAD;
 	ring->wakings++;
 	struct task_slot *slot = slot_of(tid);
 	u32 place = 0, same_place = 0;
@@ -276,7 +275,7 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	if (slot && slot->tid == tid && slot->left_ns && !slot->woken_ns) {
 		slot->woken_ns = now;
 		blocked = slot->blocked_ns + (now - slot->left_ns);
-		place = interrupt ? 2 : place_of(task->pid, task);
+		place = place_of(task->pid, task);
 		same_place = place == slot->kept_waker ? WAKING_SAME_PLACE : 0;
 	}
 	write_short(ring, cpu, now, WAKING, (tid & 0x3fffff) | source << 22 | same_place);
@@ -287,10 +286,13 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	u32 kernel_stack = 0, user_stack = 0, flags = STACKS_OVER_BUDGET;
 	if (is_new || blocked >= wanted_wait_ns(now)) {
 		flags = 0;
-		stacks(ctx, ring, cpu, now, AT_WAKING, interrupt, 0, &kernel_stack, &user_stack);
+		bool by_interrupt = stacks(ctx, ring, cpu, now, AT_WAKING, 0, &kernel_stack,
+					   &user_stack);
+		if (interrupt && !by_interrupt)
+			flags = BY_THREAD;
 		spend(ring, now);
 		if (slot)
-			slot->kept_waker = place;
+			slot->kept_waker = by_interrupt ? 0 : place;
 	} else {
 		ring->over_budget++;
 	}
@@ -302,7 +304,7 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		record->kernel_stack = kernel_stack;
 		record->user_stack = user_stack;
 		record->futex = 0;
-		if (!interrupt && !(task->flags & PF_KTHREAD)) {
+		if (!(task->flags & PF_KTHREAD) && user_stack) {
 			struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 			if (regs->orig_ax == SYS_FUTEX && in_syscall(regs))
 				record->futex = regs->di;
@@ -359,7 +361,7 @@ int on_sample(void *ctx)
 	if (ring->current != current)
 		repair(ring, cpu, now, current);
 	u32 kernel_stack = 0, user_stack = 0;
-	stacks(ctx, ring, cpu, now, AT_SAMPLE, false, 0, &kernel_stack, &user_stack);
+	stacks(ctx, ring, cpu, now, AT_SAMPLE, 0, &kernel_stack, &user_stack);
 	struct place at;
 	if (reserve(&at, ring, cpu, now, sizeof(struct sample_record),
 		    sizeof(struct sample_record)) &&

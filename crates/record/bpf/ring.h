@@ -96,8 +96,9 @@ enum state {
 	DEAD,
 };
 
-// What a wake-up came from.
-enum source { FROM_THREAD, FROM_SOFTIRQ, FROM_HARDIRQ, FROM_NEW_THREAD };
+// What a wake-up came from. Soft interrupts have the stack of interrupts, also those that a thread
+// causes and runs itself, such as sending to this machine: see `BY_THREAD`.
+enum source { FROM_THREAD, FROM_INTERRUPT, FROM_NEW_THREAD };
 
 enum kind {
 	STACK = 1, // frames of one stack, leaf first
@@ -131,6 +132,7 @@ struct stack_record {
 
 // Flags of waits, wake-ups and samples.
 #define STACKS_OVER_BUDGET 1
+#define BY_THREAD 2 // the wake-up came from a soft interrupt that the thread itself caused
 
 struct wait_record {
 	u64 word;

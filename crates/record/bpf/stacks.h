@@ -18,7 +18,7 @@ const volatile u32 with_user_stacks = 1;
 const volatile u64 min_wait_ns = 1000000; // one stack for each so much blocked time of a thread
 const volatile u32 budget_ppm = 10000; // time for stacks, in millionths of one CPU; 0: no limit
 // The code at which an interrupt comes in; what is behind it in a stack was only interrupted.
-const volatile struct code entry_code = {};
+const volatile struct code interrupt_code = {};
 const volatile struct code schedule_code = {};
 // What calls this program at a tracepoint.
 #define TRACING_PARTS 4
@@ -225,7 +225,7 @@ __noinline int drop_own(struct scratch *scratch)
 	return 0;
 }
 
-// Drops the kernel's frames from where an interrupt came in.
+// Drops the kernel's frames from where an interrupt came in. Returns 1 if there was one.
 __noinline int drop_interrupted(struct scratch *scratch)
 {
 	if (!scratch)
@@ -234,9 +234,9 @@ __noinline int drop_interrupted(struct scratch *scratch)
 	for (u32 i = 0; i < MAX_FRAMES; i++) {
 		if (i >= frames || first >= MAX_OWN_FRAMES)
 			break;
-		if (is_in(&entry_code, scratch->frames[first + i])) {
+		if (is_in(&interrupt_code, scratch->frames[first + i])) {
 			scratch->count = i;
-			break;
+			return 1;
 		}
 	}
 	return 0;
@@ -276,15 +276,16 @@ static __always_inline u64 caller_of_schedule(u64 left_at)
 	return caller;
 }
 
-// The kernel's and the user's stack of the current thread.
-static __always_inline void stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u64 now,
-				   enum context context, bool in_interrupt, u64 left_at,
-				   u32 *kernel_stack, u32 *user_stack)
+// The kernel's and the user's stack of the current thread. Returns true if an interrupt called,
+// which has nothing to do with that thread.
+static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u64 now,
+				   enum context context, u64 left_at, u32 *kernel_stack,
+				   u32 *user_stack)
 {
 	u32 key = context;
 	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &key);
 	if (!scratch)
-		return;
+		return false;
 	scratch->now = now;
 	scratch->cpu = cpu;
 	scratch->tgid = 0;
@@ -294,14 +295,13 @@ static __always_inline void stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 	scratch->count = bytes > 0 ? (u32)bytes / 8 : 0;
 	if (context != AT_SAMPLE)
 		drop_own(scratch);
-	if (in_interrupt)
-		drop_interrupted(scratch);
+	bool in_interrupt = context == AT_WAKING && drop_interrupted(scratch);
 	if (left_at)
 		learn_caller(scratch, left_at, address_of(ring, ctx));
 	*kernel_stack = define(scratch);
 	struct task_struct *task = bpf_get_current_task_btf();
 	if (in_interrupt || !with_user_stacks || task->flags & PF_KTHREAD)
-		return;
+		return in_interrupt;
 	scratch->first = 0;
 	start_unwinding(scratch, task);
 	unwind_all(scratch);
@@ -310,4 +310,5 @@ static __always_inline void stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 		want_mappings(scratch->tgid, CODE_UNKNOWN, now);
 	scratch->flags = USER_STACK | scratch->unwind.end << 1;
 	*user_stack = define(scratch);
+	return false;
 }

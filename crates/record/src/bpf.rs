@@ -98,7 +98,9 @@ impl Engine {
         let symbols = kernel::Symbols::read();
         let code = |range: Range<u64>| [range.start, range.end];
         let starting = |prefix: &str| code(symbols.of(|name| name.starts_with(prefix)));
-        let entry_code = code(symbols.between("__entry_text_start", "__entry_text_end"));
+        let interrupt_code = code(symbols.of(|name| {
+            name == "asm_common_interrupt" || name.starts_with("asm_sysvec_")
+        }));
         let schedule_code = code(symbols.of(|name| name == "schedule"));
         let tracing_code = [
             starting("bpf_trace_run"),
@@ -112,7 +114,7 @@ impl Engine {
             .override_global("with_user_stacks", &u32::from(options.user_stacks), true)
             .override_global("min_wait_ns", &options.min_wait_ns, true)
             .override_global("budget_ppm", &options.stack_budget_ppm, true)
-            .override_global("entry_code", &entry_code, true)
+            .override_global("interrupt_code", &interrupt_code, true)
             .override_global("schedule_code", &schedule_code, true)
             .override_global("tracing_code", &tracing_code.concat()[..], true)
             .override_global("modules_start", &MODULES_START, true)

@@ -46,12 +46,6 @@ impl Symbols {
         Self { functions }
     }
 
-    /// The code from one symbol up to another; empty if one of them does not exist.
-    pub(crate) fn between(&self, start: &str, end: &str) -> Range<u64> {
-        let at = |name| self.functions.iter().find(|(_, of)| of == name).map(|(avma, _)| *avma);
-        at(start).zip(at(end)).map_or(0..0, |(start, end)| start..end)
-    }
-
     /// The code of the functions whose names `wanted` accepts, from the first to the last.
     pub(crate) fn of(&self, wanted: impl Fn(&str) -> bool) -> Range<u64> {
         let is_wanted = |(_, name): &(u64, String)| wanted(name);

@@ -37,21 +37,13 @@ pub struct Options {
 /// What records the events.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum EngineChoice {
-    /// Performance events, on any kernel.
+    /// BPF where the kernel allows it, else performance events.
     #[default]
+    Auto,
+    /// Performance events, on any kernel.
     Perf,
     /// Programs in the kernel (BPF), which need its type information (BTF).
     Bpf,
-}
-
-impl EngineChoice {
-    /// The name on the command line and in a trace.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Perf => "perf",
-            Self::Bpf => "bpf",
-        }
-    }
 }
 
 /// Size of the rings in bytes if nothing else is asked for: of each, or of all.
@@ -67,7 +59,7 @@ impl Default for Options {
             only_pid: None,
             min_wait_ns: 1_000_000,
             stack_budget_ppm: 10_000,
-            engine: EngineChoice::Perf,
+            engine: EngineChoice::Auto,
             readers: Readers::Owner,
         }
     }

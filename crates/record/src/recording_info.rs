@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::events::{self, CLOCK};
-use crate::options::{EngineChoice, Options};
+use crate::options::Options;
 use crate::session::Session;
 use rustc_hash::FxHashSet;
 use std::fs;
@@ -74,18 +74,16 @@ impl RecordingInfo {
             )?,
             ..Features::default()
         };
-        let sampled = match options.engine {
-            EngineChoice::Perf => {
-                session.events.iter().any(|event| event.attr.sample_type & sample::IP != 0)
-            }
-            EngineChoice::Bpf => options.sample_hz > 0,
+        let sampled = match session.engine {
+            None => session.events.iter().any(|event| event.attr.sample_type & sample::IP != 0),
+            Some(_) => options.sample_hz > 0,
         };
         let options_used = serde_json::json!({
             "ring_bytes_per_cpu": match &session.engine {
                 Some(engine) => engine.ring_bytes(),
                 None => session.cpus.first().map_or(0, |cpu| cpu.ring.len()),
             },
-            "engine": options.engine.name(),
+            "engine": if session.engine.is_some() { "bpf" } else { "perf" },
             "min_wait_ns": session.engine.as_ref().map(|_| options.min_wait_ns),
             "stack_budget_ppm": session.engine.as_ref().map(|_| options.stack_budget_ppm),
             "sample_hz": options.sample_hz,

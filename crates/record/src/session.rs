@@ -107,10 +107,7 @@ impl Running {
         sys::raise_open_files();
         let online = procfs::online_cpus();
         // Programs in the kernel have rings of their own; only the side-band is left.
-        let engine = match options.engine {
-            EngineChoice::Perf => None,
-            EngineChoice::Bpf => Some(Engine::load(options, &online)?),
-        };
+        let engine = load_engine(options, &online, warnings)?;
         let (events, trials) = match engine {
             None => events::plan(options, tracefs, &online, warnings)?,
             Some(_) => (Vec::new(), Vec::new()),
@@ -249,6 +246,34 @@ impl Session {
         let sideband = self.sideband();
         let engine = self.engine.as_ref().map_or(0, Engine::memory);
         rings + engine + sideband.rings.len() * SIDEBAND_LEN + sideband.log.memory()
+    }
+}
+
+/// The programs in the kernel, if they are to record and the kernel allows it.
+fn load_engine(
+    options: &Options,
+    online: &[u16],
+    warnings: &mut Vec<String>,
+) -> Result<Option<Engine>, Error> {
+    match options.engine {
+        EngineChoice::Perf => Ok(None),
+        EngineChoice::Bpf if options.only_pid.is_some() => Err(Error::System {
+            action: "record by BPF",
+            source: io::Error::other("it records the whole machine, not one process"),
+        }),
+        EngineChoice::Bpf => Engine::load(options, online).map(Some),
+        // A filter for one process needs performance events.
+        EngineChoice::Auto if options.only_pid.is_some() => Ok(None),
+        EngineChoice::Auto => match Engine::load(options, online) {
+            Ok(engine) => Ok(Some(engine)),
+            Err(error) => {
+                warnings.push(format!(
+                    "performance events record, because BPF is not available ({error}): stacks of \
+                     programs without frame pointers are cut"
+                ));
+                Ok(None)
+            }
+        },
     }
 }
 

@@ -35,19 +35,26 @@ fn functions_of(analysis: &Analysis<'_>, frames: &[FrameId]) -> Vec<String> {
 }
 
 /// The same on one line: `a → b → … → y → z`. A long stack is reduced to the innermost functions of
-/// the program and of the kernel.
+/// the program, what they called in a runtime library, and the innermost functions of the kernel.
 pub fn stack_text(analysis: &Analysis<'_>, stack: StackId) -> String {
     let frames = analysis.trace.stacks.frames_of(stack);
-    let (kernel, user) = frames.split_at(analysis.trace.stacks.kernel_len(stack).min(frames.len()));
+    let kernel_len = analysis.trace.stacks.kernel_len(stack).min(frames.len());
+    let (kernel, user) = frames.split_at(kernel_len);
     let kernel =
         functions_of(analysis, kernel.get(analysis.stacks.noise_len(stack)..).unwrap_or(&[]));
-    let user = functions_of(analysis, user);
+    let in_library = user.iter().take_while(|frame| is_runtime(analysis.trace, **frame)).count();
+    let mut user = functions_of(analysis, user);
     let max_user = MAX_NAMES.saturating_sub(kernel.len()).max(MAX_USER);
     let max_kernel = MAX_NAMES.saturating_sub(user.len().min(max_user));
-    let names: Vec<String> = [(user, max_user), (kernel, max_kernel)]
-        .iter()
-        .flat_map(|(names, max)| innermost(names, *max))
-        .collect();
+    let own = functions_of(analysis, &frames[frames.len().min(kernel_len + in_library)..]).len();
+    let called = match user.len() > max_user && own > 0 && user.len() > own + 1 {
+        true => vec![shorten(&user.drain(own..).next().unwrap_or_default()), "…".to_owned()],
+        false => Vec::new(),
+    };
+    let user = innermost(&user, max_user.saturating_sub(called.len() / 2));
+    let mut names: Vec<String> =
+        user.into_iter().chain(called).chain(innermost(&kernel, max_kernel)).collect();
+    names.dedup();
     match names.is_empty() {
         true => "(no stack was recorded)".to_owned(),
         false => names.join(" → "),

@@ -21,7 +21,7 @@ pub struct RecorderArgs {
     /// Record only context switches and wake-ups that involve this process
     #[arg(long, value_name = "PID")]
     pub only_pid: Option<u32>,
-    /// What records: performance events, or programs in the kernel (BPF)
+    /// What records: BPF programs in the kernel, or performance events
     #[arg(long, value_enum, default_value_t)]
     pub engine: Engine,
     /// With --engine bpf: record a stack for each so much time that a thread is blocked
@@ -38,9 +38,13 @@ pub struct RecorderArgs {
 
 #[derive(clap::ValueEnum, Clone, Copy, Default, Debug)]
 pub enum Engine {
+    /// BPF where the kernel allows it, else performance events
     #[default]
-    Perf,
+    Auto,
+    /// BPF: less overhead, and whole stacks without frame pointers
     Bpf,
+    /// Performance events, on any kernel
+    Perf,
 }
 
 #[derive(ClapArgs, Debug)]

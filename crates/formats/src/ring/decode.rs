@@ -54,8 +54,9 @@ struct Decoder<'a> {
     stacks: Stacks<'a>,
     /// Wait stacks, by thread: when it left, and the chain.
     waits: FxHashMap<u32, Vec<(u64, u32)>>,
-    /// Stacks that woke a thread, by thread: when, and the chain.
-    wakers: FxHashMap<u32, Vec<(u64, u32)>>,
+    /// Stacks that woke a thread, by thread: when, the chain, and if that was in a soft interrupt
+    /// that the waker caused.
+    wakers: FxHashMap<u32, Vec<(u64, u32, bool)>>,
     /// Switches and wake-ups at the place of the last stack, in the rows.
     same_place: (Vec<usize>, Vec<usize>),
     /// Waits and wake-ups whose stacks were over the budget.
@@ -63,7 +64,6 @@ struct Decoder<'a> {
     /// Time, thread, its priority from then on.
     priorities: Vec<(u64, u32, i16)>,
     damaged_blocks: u64,
-    repairs: u64,
 }
 
 /// Where a ring's decoder is.
@@ -135,8 +135,7 @@ impl<'a> Decoder<'a> {
         let wakee = payload as u32 & 0x3f_ffff;
         let flags = match payload >> 22 & 3 {
             0 => WakeFlags::default(),
-            1 => WakeFlags::default().with(WakeFlags::SOFTIRQ),
-            2 => WakeFlags::default().with(WakeFlags::HARDIRQ),
+            1 => WakeFlags::default().with(WakeFlags::HARDIRQ),
             _ => {
                 self.out.births.push((time, wakee));
                 WakeFlags::default().with(WakeFlags::NEW)
@@ -185,7 +184,11 @@ impl<'a> Decoder<'a> {
                 if let Some(row) = row.filter(|_| chain != 0) {
                     *self.out.counts.entry("wake-up stack").or_default() += 1;
                     row.stack = chain;
-                    self.wakers.entry(row.of.wakee).or_default().push((row.time, chain));
+                    let by_thread = flags & layout::BY_THREAD != 0;
+                    if by_thread {
+                        row.of.flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
+                    }
+                    self.wakers.entry(row.of.wakee).or_default().push((row.time, chain, by_thread));
                 }
             }
             kind::SAMPLE => {
@@ -195,7 +198,7 @@ impl<'a> Decoder<'a> {
                 self.out.rows.samples.push(Row { time, stack, cpu: place.cpu, of });
             }
             kind::REPAIR => {
-                self.repairs += 1;
+                *self.out.counts.entry("switch that was not reported").or_default() += 1;
                 place.current = u32_at(record, 8);
             }
             kind::PRIORITY => {
@@ -233,13 +236,6 @@ impl<'a> Decoder<'a> {
                 units::plural(self.stacks.missing, "stack")
             ));
         }
-        if self.repairs > 0 {
-            warnings.add(format!(
-                "the kernel did not report {}: who was on the CPU afterwards is known, when it \
-                 came is not",
-                units::plural(self.repairs, "context switch")
-            ));
-        }
         self.out
     }
 
@@ -247,27 +243,22 @@ impl<'a> Decoder<'a> {
     /// recorder saw that they were at the same place. A stack from before the time that all rings
     /// hold is not taken: a later one may have been overwritten.
     fn set_stacks(&mut self) {
-        let lists = self.waits.values_mut().chain(self.wakers.values_mut());
-        lists.for_each(|list| list.sort_unstable());
+        self.waits.values_mut().for_each(|list| list.sort_unstable());
+        self.wakers.values_mut().for_each(|list| list.sort_unstable());
         let held = self.out.covered.iter().filter(|(first, last)| first <= last);
         let held_by_all = held.map(|(first, _)| *first).max().unwrap_or(0);
-        let last = |list: Option<&Vec<(u64, u32)>>, time: u64| {
-            let list = list?;
-            let next = list.partition_point(|(from, _)| *from <= time);
-            let &(from, chain) = list.get(next.checked_sub(1)?)?;
-            (from >= held_by_all || from == time).then_some((from, chain))
-        };
         for row in &mut self.out.rows.switches {
-            let found = last(self.waits.get(&row.of.prev), row.time);
-            row.stack = found.filter(|(from, _)| *from == row.time).map_or(0, |(_, chain)| chain);
+            let kept = self.waits.get(&row.of.prev);
+            let kept = kept.and_then(|list| last_until(list, row.time, |kept| kept.0));
+            row.stack = kept.filter(|kept| kept.0 == row.time).map_or(0, |kept| kept.1);
         }
         let mut taken_over = 0;
         for &index in &self.same_place.0 {
             let row = &mut self.out.rows.switches[index];
-            if row.stack == 0
-                && let Some((_, chain)) = last(self.waits.get(&row.of.prev), row.time)
-            {
-                row.stack = chain;
+            let kept = self.waits.get(&row.of.prev);
+            let kept = kept.and_then(|list| last_until(list, row.time, |kept| kept.0));
+            if let Some(kept) = kept.filter(|kept| row.stack == 0 && kept.0 >= held_by_all) {
+                row.stack = kept.1;
                 taken_over += 1;
             }
         }
@@ -275,10 +266,13 @@ impl<'a> Decoder<'a> {
         taken_over = 0;
         for &index in &self.same_place.1 {
             let row = &mut self.out.rows.wakings[index];
-            if row.stack == 0
-                && let Some((_, chain)) = last(self.wakers.get(&row.of.wakee), row.time)
-            {
-                row.stack = chain;
+            let kept = self.wakers.get(&row.of.wakee);
+            let kept = kept.and_then(|list| last_until(list, row.time, |kept| kept.0));
+            if let Some(kept) = kept.filter(|kept| row.stack == 0 && kept.0 >= held_by_all) {
+                row.stack = kept.1;
+                if kept.2 {
+                    row.of.flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
+                }
                 taken_over += 1;
             }
         }
@@ -302,6 +296,12 @@ impl<'a> Decoder<'a> {
             row.of.next_prio = at(row.of.next, row.time).unwrap_or(USUAL_PRIO);
         }
     }
+}
+
+/// The last one of `sorted` up to a time.
+fn last_until<T>(sorted: &[T], time: u64, time_of: impl Fn(&T) -> u64) -> Option<&T> {
+    let next = sorted.partition_point(|one| time_of(one) <= time);
+    sorted.get(next.checked_sub(1)?)
 }
 
 /// `enum state` of `ring.h`.

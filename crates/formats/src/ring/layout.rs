@@ -29,6 +29,8 @@ pub(super) const SWITCH_SAME_PLACE: u64 = 1 << 26;
 pub(super) const WAKING_SAME_PLACE: u64 = 1 << 24;
 /// Bit of a wait and of a waker: its stacks were not taken.
 pub(super) const STACKS_OVER_BUDGET: u64 = 1;
+/// Bit of a waker: in a soft interrupt that the thread itself caused.
+pub(super) const BY_THREAD: u64 = 2;
 
 /// The copy of one CPU's ring.
 #[derive(Clone, Copy, Debug)]
