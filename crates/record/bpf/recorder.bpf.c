@@ -40,6 +40,29 @@ static __always_inline u32 place_of(u64 why, struct task_struct *task)
 	return (u32)(hash >> 32) | 1;
 }
 
+// The number of a place, from 1; 0 if no stack was taken there.
+static __always_inline u32 find_place(u32 *places, u32 place)
+{
+	u32 number = 0;
+	for (u32 i = 0; i < PLACES; i++)
+		number = places[i] == place ? i + 1 : number;
+	return number;
+}
+
+// Remembers that a stack was taken at a place. Returns its number.
+static __always_inline u32 remember_place(u32 *places, u32 *next, u32 place)
+{
+	u32 number = find_place(places, place);
+	if (number)
+		return number;
+	u32 index = *next;
+	if (index >= PLACES)
+		index = 0;
+	places[index] = place;
+	*next = index + 1;
+	return index + 1;
+}
+
 static __always_inline u32 state_of(bool preempt, u32 bits)
 {
 	if (preempt)
@@ -169,7 +192,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (ring->current != leaving)
 		repair(ring, cpu, now, leaving);
 
-	u32 state = state_of(preempt, prev_state), same_place = 0;
+	u32 state = state_of(preempt, prev_state), known_place = 0;
 	struct task_slot *slot = leaving ? slot_of(leaving) : 0;
 	if (slot) {
 		if (slot->tid != leaving)
@@ -180,7 +203,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 			slot->left_ns = now;
 			slot->context = address_of(ring, ctx);
 			slot->place = place_of(caller_of_schedule(slot->context), prev);
-			same_place = slot->place == slot->kept_place ? SWITCH_SAME_PLACE : 0;
+			known_place = find_place(slot->waits, slot->place);
 			slot->owner = prev->flags & PF_KTHREAD
 					      ? 0
 					      : lock_owner((void *)bpf_task_pt_regs(prev));
@@ -203,7 +226,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		}
 		slot->left_ns = 0;
 	}
-	write_short(ring, cpu, now, SWITCH, (coming & 0x3fffff) | state << 22 | same_place);
+	write_short(ring, cpu, now, SWITCH,
+		    (coming & 0x3fffff) | state << 22 | known_place << SWITCH_PLACE_SHIFT);
 	ring->current = coming;
 	leave(ring);
 	return 0;
@@ -229,7 +253,8 @@ int BPF_PROG(on_exit_of_schedule, bool is_switch)
 		spend(ring, now);
 		if (slot) {
 			slot->blocked_ns = 0;
-			slot->kept_place = slot->place;
+			flags = FLAGS_OF_PLACE(
+				remember_place(slot->waits, &slot->next_wait, slot->place));
 		}
 	} else {
 		ring->over_budget++;
@@ -270,15 +295,16 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	u32 source = is_new ? FROM_NEW_THREAD : interrupt ? FROM_INTERRUPT : FROM_THREAD;
 	ring->wakings++;
 	struct task_slot *slot = slot_of(tid);
-	u32 place = 0, same_place = 0;
+	u32 place = 0, known_place = 0;
 	u64 blocked = 0;
 	if (slot && slot->tid == tid && slot->left_ns && !slot->woken_ns) {
 		slot->woken_ns = now;
 		blocked = slot->blocked_ns + (now - slot->left_ns);
 		place = place_of(task->pid, task);
-		same_place = place == slot->kept_waker ? WAKING_SAME_PLACE : 0;
+		known_place = find_place(slot->wakers, place);
 	}
-	write_short(ring, cpu, now, WAKING, (tid & 0x3fffff) | source << 22 | same_place);
+	write_short(ring, cpu, now, WAKING,
+		    (tid & 0x3fffff) | source << 22 | known_place << WAKING_PLACE_SHIFT);
 	if (!is_new && blocked < min_wait_ns) {
 		leave(ring);
 		return 0;
@@ -291,8 +317,10 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		if (interrupt && !by_interrupt)
 			flags = BY_THREAD;
 		spend(ring, now);
-		if (slot)
-			slot->kept_waker = by_interrupt ? 0 : place;
+		// An interrupt can come anywhere.
+		if (slot && place && !by_interrupt)
+			flags |= FLAGS_OF_PLACE(
+				remember_place(slot->wakers, &slot->next_waker, place));
 	} else {
 		ring->over_budget++;
 	}

@@ -13,6 +13,8 @@
 #define MAX_FRAMES 127
 #define KNOWN_STACKS_PER_CPU 4096
 #define TASK_SLOTS 65536
+// Places of each thread that are remembered: numbers from 1.
+#define PLACES 7
 
 struct block {
 	u8 bytes[BLOCK_BYTES];
@@ -51,11 +53,13 @@ struct task_slot {
 	u64 blocked_ns; // how long it was blocked since its last wait that has a stack
 	u32 tid;
 	s32 prio; // as last written
-	u32 place; // where it waits (`place_of`)
-	u32 kept_place; // where it waited when its stack was taken last
-	u32 kept_waker; // where it was woken from when the waker's stack was taken last
-	u32 owner; // the thread that holds the lock that it waits for; 0 if that is not known
 	u64 context; // where in its stack it left its CPU
+	u32 place; // where it waits (`place_of`)
+	u32 owner; // the thread that holds the lock that it waits for; 0 if that is not known
+	u32 waits[PLACES]; // where it waited when its stack was taken
+	u32 wakers[PLACES]; // where it was woken from when the waker's stack was taken
+	u32 next_wait; // of `waits`, to be replaced
+	u32 next_waker;
 };
 
 // A stack that was written not long ago.
@@ -73,16 +77,16 @@ struct known_stack {
 
 enum type {
 	END = 0, // nothing more in this block
-	// `current` left. 22 bits: the thread that came on; 4 bits: the state it left in; 1 bit: it
-	// waits where it waited when its stack was taken last.
+	// `current` left. 22 bits: the thread that came on; 4 bits: the state it left in; 3 bits: the
+	// place where it waits, if a stack was taken there: see `PLACE_OF_FLAGS`.
 	SWITCH = 1,
-	// `current` woke a thread. 22 bits: the thread; 2 bits: where from; 1 bit: from where the thread
-	// was woken when the waker's stack was taken last.
+	// `current` woke a thread. 22 bits: the thread; 2 bits: where from; 3 bits: the place in which
+	// `current` is, if a stack was taken there when it woke the thread before.
 	WAKING = 2,
 	LONG = 3, // 5 bits: kind; 10 bits: its words, this one included; 14 bits: flags
 };
-#define SWITCH_SAME_PLACE (1 << 26)
-#define WAKING_SAME_PLACE (1 << 24)
+#define SWITCH_PLACE_SHIFT 26
+#define WAKING_PLACE_SHIFT 24
 
 enum state {
 	RUNNABLE,
@@ -133,6 +137,7 @@ struct stack_record {
 // Flags of waits, wake-ups and samples.
 #define STACKS_OVER_BUDGET 1
 #define BY_THREAD 2 // the wake-up came from a soft interrupt that the thread itself caused
+#define FLAGS_OF_PLACE(PLACE) ((PLACE) << 2) // its number from now on; 0: it is not remembered
 
 struct wait_record {
 	u64 word;

@@ -42,7 +42,7 @@ const NOT_RESERVED_AT: usize = 40;
 const COUNTERS: [(&str, usize); 2] = [("sched:sched_switch", 48), ("sched:sched_waking", 56)];
 /// `struct task_slot`: their number, and the length of one.
 const TASK_SLOTS: usize = 1 << 16;
-const TASK_SLOT_BYTES: usize = 56;
+const TASK_SLOT_BYTES: usize = 112;
 /// Entries of the table of known stacks for each CPU, as in `ring.h`.
 const KNOWN_STACKS_PER_CPU: u32 = 4096;
 /// Where modules and BPF programs begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).

@@ -13,6 +13,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use unhitch_model::{TaskState, WakeFlags, Warnings, units};
 
+/// Numbers of a thread's places; 0 is none of them.
+const PLACES: u8 = 7;
 /// The priority of a thread of which none was recorded: that of niceness 0.
 const USUAL_PRIO: i16 = 120;
 
@@ -52,18 +54,59 @@ pub(crate) fn decode(bytes: &[u8], warnings: &mut Warnings) -> Decoded {
 struct Decoder<'a> {
     out: Decoded,
     stacks: Stacks<'a>,
-    /// Wait stacks, by thread: when it left, and the chain.
-    waits: FxHashMap<u32, Vec<(u64, u32)>>,
-    /// Stacks that woke a thread, by thread: when, the chain, and if that was in a soft interrupt
-    /// that the waker caused.
-    wakers: FxHashMap<u32, Vec<(u64, u32, bool)>>,
-    /// Switches and wake-ups at the place of the last stack, in the rows.
-    same_place: (Vec<usize>, Vec<usize>),
+    /// Stacks of waits and of wakers.
+    waits: KeptStacks,
+    wakers: KeptStacks,
+    /// Waits and wake-ups at places of such stacks: their rows and the numbers of the places.
+    wait_places: Vec<(usize, u8)>,
+    waker_places: Vec<(usize, u8)>,
     /// Waits and wake-ups whose stacks were over the budget.
     over_budget: u64,
     /// Time, thread, its priority from then on.
     priorities: Vec<(u64, u32, i16)>,
     damaged_blocks: u64,
+}
+
+/// The stacks of waits, or of wakers, by thread and place.
+#[derive(Default)]
+struct KeptStacks(FxHashMap<(u32, u8), Vec<Kept>>);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Kept {
+    time: u64,
+    chain: u32,
+    /// In a soft interrupt that the waker caused.
+    by_thread: bool,
+}
+
+impl KeptStacks {
+    fn add(&mut self, tid: u32, time: u64, chain: u32, flags: u64) {
+        let number = (flags >> layout::FLAGS_PLACE_SHIFT & 7) as u8;
+        let kept = Kept { time, chain, by_thread: flags & layout::BY_THREAD != 0 };
+        self.0.entry((tid, number)).or_default().push(kept);
+    }
+
+    fn sort(&mut self) {
+        self.0.values_mut().for_each(|list| list.sort_unstable());
+    }
+
+    /// The stack that was taken for this very time.
+    fn at(&self, tid: u32, time: u64) -> Option<Kept> {
+        let found = |number| {
+            let list = self.0.get(&(tid, number))?;
+            list.binary_search_by_key(&time, |kept| kept.time).ok().map(|index| list[index])
+        };
+        (0..=PLACES).find_map(found)
+    }
+
+    /// The last stack of a place before `time`. One from before `held_from` does not count: a
+    /// later one may have been overwritten.
+    fn before(&self, tid: u32, time: u64, number: u8, held_from: u64) -> Option<Kept> {
+        let list = self.0.get(&(tid, number))?;
+        let next = list.partition_point(|kept| kept.time <= time);
+        let kept = list.get(next.checked_sub(1)?)?;
+        (kept.time >= held_from).then_some(*kept)
+    }
 }
 
 /// Where a ring's decoder is.
@@ -123,8 +166,9 @@ impl<'a> Decoder<'a> {
         if state == TaskState::Dead {
             self.out.exits.push((time, place.current));
         }
-        if payload & layout::SWITCH_SAME_PLACE != 0 {
-            self.same_place.0.push(self.out.rows.switches.len());
+        let number = (payload >> layout::SWITCH_PLACE_SHIFT & 7) as u8;
+        if number != 0 {
+            self.wait_places.push((self.out.rows.switches.len(), number));
         }
         self.out.rows.switches.push(Row { time, stack: 0, cpu: place.cpu, of });
         place.current = next;
@@ -142,8 +186,9 @@ impl<'a> Decoder<'a> {
             }
         };
         let of = Waking { waker: place.current, wakee, target_cpu: place.cpu, flags };
-        if payload & layout::WAKING_SAME_PLACE != 0 {
-            self.same_place.1.push(self.out.rows.wakings.len());
+        let number = (payload >> layout::WAKING_PLACE_SHIFT & 7) as u8;
+        if number != 0 {
+            self.waker_places.push((self.out.rows.wakings.len(), number));
         }
         place.waking = Some(self.out.rows.wakings.len());
         self.out.rows.wakings.push(Row { time, stack: 0, cpu: place.cpu, of });
@@ -173,8 +218,7 @@ impl<'a> Decoder<'a> {
                 let chain = self.stacks.chain(u32_at(record, 16), u32_at(record, 20));
                 if chain != 0 {
                     *self.out.counts.entry("wait stack").or_default() += 1;
-                    let left = u64_at(record, 8);
-                    self.waits.entry(place.current).or_default().push((left, chain));
+                    self.waits.add(place.current, u64_at(record, 8), chain, flags);
                 }
             }
             kind::WAKER => {
@@ -188,7 +232,7 @@ impl<'a> Decoder<'a> {
                     if by_thread {
                         row.of.flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
                     }
-                    self.wakers.entry(row.of.wakee).or_default().push((row.time, chain, by_thread));
+                    self.wakers.add(row.of.wakee, row.time, chain, flags);
                 }
             }
             kind::SAMPLE => {
@@ -239,38 +283,33 @@ impl<'a> Decoder<'a> {
         self.out
     }
 
-    /// Gives each wait its stack, and those without one the last stack of their thread where the
-    /// recorder saw that they were at the same place. A stack from before the time that all rings
-    /// hold is not taken: a later one may have been overwritten.
+    /// Gives each wait its stack. Those without one have that of another wait of their thread, if
+    /// the recorder saw that they were at the same place; likewise wake-ups.
     fn set_stacks(&mut self) {
-        self.waits.values_mut().for_each(|list| list.sort_unstable());
-        self.wakers.values_mut().for_each(|list| list.sort_unstable());
+        self.waits.sort();
+        self.wakers.sort();
         let held = self.out.covered.iter().filter(|(first, last)| first <= last);
         let held_by_all = held.map(|(first, _)| *first).max().unwrap_or(0);
         for row in &mut self.out.rows.switches {
-            let kept = self.waits.get(&row.of.prev);
-            let kept = kept.and_then(|list| last_until(list, row.time, |kept| kept.0));
-            row.stack = kept.filter(|kept| kept.0 == row.time).map_or(0, |kept| kept.1);
+            row.stack = self.waits.at(row.of.prev, row.time).map_or(0, |kept| kept.chain);
         }
         let mut taken_over = 0;
-        for &index in &self.same_place.0 {
+        for &(index, number) in &self.wait_places {
             let row = &mut self.out.rows.switches[index];
-            let kept = self.waits.get(&row.of.prev);
-            let kept = kept.and_then(|list| last_until(list, row.time, |kept| kept.0));
-            if let Some(kept) = kept.filter(|kept| row.stack == 0 && kept.0 >= held_by_all) {
-                row.stack = kept.1;
+            let kept = self.waits.before(row.of.prev, row.time, number, held_by_all);
+            if let Some(kept) = kept.filter(|_| row.stack == 0) {
+                row.stack = kept.chain;
                 taken_over += 1;
             }
         }
         self.out.counts.insert("wait stack of the same place", taken_over);
         taken_over = 0;
-        for &index in &self.same_place.1 {
+        for &(index, number) in &self.waker_places {
             let row = &mut self.out.rows.wakings[index];
-            let kept = self.wakers.get(&row.of.wakee);
-            let kept = kept.and_then(|list| last_until(list, row.time, |kept| kept.0));
-            if let Some(kept) = kept.filter(|kept| row.stack == 0 && kept.0 >= held_by_all) {
-                row.stack = kept.1;
-                if kept.2 {
+            let kept = self.wakers.before(row.of.wakee, row.time, number, held_by_all);
+            if let Some(kept) = kept.filter(|_| row.stack == 0) {
+                row.stack = kept.chain;
+                if kept.by_thread {
                     row.of.flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
                 }
                 taken_over += 1;
@@ -296,12 +335,6 @@ impl<'a> Decoder<'a> {
             row.of.next_prio = at(row.of.next, row.time).unwrap_or(USUAL_PRIO);
         }
     }
-}
-
-/// The last one of `sorted` up to a time.
-fn last_until<T>(sorted: &[T], time: u64, time_of: impl Fn(&T) -> u64) -> Option<&T> {
-    let next = sorted.partition_point(|one| time_of(one) <= time);
-    sorted.get(next.checked_sub(1)?)
 }
 
 /// `enum state` of `ring.h`.

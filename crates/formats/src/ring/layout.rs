@@ -24,9 +24,11 @@ pub(super) mod kind {
     pub(crate) const PRIORITY: u64 = 6;
 }
 
-/// Bits of a switch and of a wake-up: at the place of the thread's last stack.
-pub(super) const SWITCH_SAME_PLACE: u64 = 1 << 26;
-pub(super) const WAKING_SAME_PLACE: u64 = 1 << 24;
+/// First of the three bits of a switch and of a wake-up that number its place, and of the flags that
+/// number that of a stack.
+pub(super) const SWITCH_PLACE_SHIFT: u32 = 26;
+pub(super) const WAKING_PLACE_SHIFT: u32 = 24;
+pub(super) const FLAGS_PLACE_SHIFT: u32 = 2;
 /// Bit of a wait and of a waker: its stacks were not taken.
 pub(super) const STACKS_OVER_BUDGET: u64 = 1;
 /// Bit of a waker: in a soft interrupt that the thread itself caused.
