@@ -98,9 +98,9 @@ pub(crate) fn memory_limit(bytes: usize, cpus: usize) -> String {
     let wanted_kib = bytes / 1024 + 4;
     format!(
         "the kernel does not let this user pin a ring buffer of {wanted_kib} KiB on each of {cpus} \
-         CPUs (the limits are kernel.perf_event_mlock_kb, {per_cpu_kib} KiB per CPU, plus `ulimit -l` \
-         in total); to raise them:  sudo sysctl kernel.perf_event_mlock_kb={}  (for every user), \
-         or give the program cap_ipc_lock with setcap",
+         CPUs (the limits are kernel.perf_event_mlock_kb, {per_cpu_kib} KiB per CPU, plus `ulimit \
+         -l` in total); to raise them:  sudo sysctl kernel.perf_event_mlock_kb={}  (for every \
+         user), or give the program cap_ipc_lock with setcap",
         wanted_kib + 512
     )
 }
