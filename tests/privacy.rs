@@ -343,8 +343,7 @@ fn live_the_naming_process_has_no_rights() {
     }
     let info = printed(&Command::new(UNHITCH).arg("info").arg(&trace).output().unwrap());
     assert!(
-        !info.contains("not fully confined")
-            && !info.contains("functions of programs have no names"),
+        !info.contains("not fully confined") && !info.contains("program functions have no names"),
         "{info}"
     );
 }

@@ -155,7 +155,7 @@ fn live_a_quota_is_reported_with_its_group_as_one_stall() {
     );
     let text = stall["text"].as_str().unwrap();
     assert!(
-        text.contains("10 % of a CPU allowed (quota 10.0 ms per period 100.0 ms)")
+        text.contains("10 % of a CPU allowed (quota 10.0 ms per 100.0 ms)")
             && !text.contains("a sleeping CPU"),
         "{text}"
     );

@@ -251,8 +251,12 @@ fn readings(trace: &Trace) -> (Stall, serde_json::Value) {
     (stalls.into_iter().next().expect("a stall"), why["stalls"][0].clone())
 }
 
-#[test]
-fn the_last_waker_and_the_holder_are_both_told() {
+/// The address of the lock that the user interface waits for.
+const LOCK: u64 = 0xffff_8881_0000_1000;
+
+/// The user interface waits for `LOCK`, which a writer holds. The writer waits for the lock at
+/// `writers_lock_avma`, which is held by a checkpoint. Returns the trace and the checkpoint.
+fn writer_that_waits(writers_lock_avma: u64) -> (Trace, ThreadId) {
     let mut desktop = Desktop::new();
     let scene = &mut desktop.scene;
     let (holder, writer) = (scene.thread(300, 301, "checkpoint"), scene.thread(400, 401, "writer"));
@@ -267,26 +271,25 @@ fn the_last_waker_and_the_holder_are_both_told() {
         "try_to_wake_up",
     ]);
     scene.switch(80 * MS, 2, IDLE, Runnable, holder, StackId::EMPTY);
-    for (thread, cpu, from, woken, by) in [
-        (writer, 3, 99 * MS, 1_100 * MS, holder),
-        (desktop.ui, 0, 100 * MS + 50, 1_101 * MS, writer),
+    for (thread, cpu, from, woken, by, lock_avma) in [
+        (writer, 3, 99 * MS, 1_100 * MS, holder, writers_lock_avma),
+        (desktop.ui, 0, 100 * MS + 50, 1_101 * MS, writer, LOCK),
     ] {
-        scene.contention(from - 10, thread, ContentionKind::Begin, 0xffff_8881_0000_1000, begun);
+        scene.contention(from - 10, thread, ContentionKind::Begin, lock_avma, begun);
         scene.switch(from, cpu, thread, Sleeping, IDLE, wait);
         scene.wake(woken, 2, by, thread, WakeFlags::default(), release);
         scene.switch(woken + 10, cpu, IDLE, Runnable, thread, StackId::EMPTY);
-        scene.contention(
-            woken + 20,
-            thread,
-            ContentionKind::End,
-            0xffff_8881_0000_1000,
-            StackId::EMPTY,
-        );
+        scene.contention(woken + 20, thread, ContentionKind::End, lock_avma, StackId::EMPTY);
     }
     scene.switch(1_101 * MS + 100, 3, writer, Sleeping, IDLE, desktop.poll);
     desktop.pump_all(0, 100);
     desktop.pump_all(1_110, 1_200);
-    let trace = desktop.scene.finish(4, 1_200 * MS);
+    (desktop.scene.finish(4, 1_200 * MS), holder)
+}
+
+#[test]
+fn the_last_waker_and_the_holder_are_both_told() {
+    let (trace, holder) = writer_that_waits(LOCK);
     let (stall, text) = judged(&trace);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(holder)));
     let shown = "READINGS  The last waker was writer 401 (writer 400), which held the lock for 1.0 \
@@ -325,4 +328,16 @@ fn the_last_waker_and_the_holder_are_both_told() {
     let (one, _) = server_that_waited(&READ, None);
     assert_eq!(readings(&one).1["cause"]["readings"], serde_json::Value::Null);
     assert!(!judged(&one).1.contains("READINGS"));
+}
+
+#[test]
+fn a_waker_that_waited_for_another_lock_is_told_from_its_holder() {
+    let (trace, holder) = writer_that_waits(LOCK + 0x1000);
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(holder)));
+    let shown = "READINGS  The last waker was writer 401 (writer 400), which held the lock for 1.0 \
+                 ms. Meanwhile writer 401 (writer 400) itself waited for another lock; its main \
+                 holder was checkpoint 301 (checkpoint 300), for 1000.0 ms.\n";
+    assert!(text.contains(shown), "{text}");
+    assert_eq!(readings(&trace).1["cause"]["readings"]["same_lock_by"], serde_json::Value::Null);
 }

@@ -60,7 +60,8 @@ pub enum Command {
     Save(SaveArgs),
     /// Explain in words what hung in a trace and what caused it
     Why(WhyArgs),
-    /// List the waits that no rule classifies, longest first: candidates for waits.toml
+    /// List the waits that no rule classifies, longest first: candidates for rules of your own
+    /// (waits.toml)
     Waits(WaitsArgs),
     /// Rank functions by CPU samples, or show the samples on each instruction of one function
     Hot(HotArgs),

@@ -41,7 +41,7 @@ pub enum Error {
         why: String,
     },
     /// A part of the file that everything else depends on is damaged.
-    #[error("damaged: expected {expected} at offset {offset}, found {found}")]
+    #[error("damaged: expected {expected}, found {found} (at offset {offset})")]
     Damaged {
         /// What should be at this offset.
         expected: &'static str,
@@ -51,7 +51,7 @@ pub enum Error {
         offset: u64,
     },
     /// The zip around the trace cannot be read or written.
-    #[error("the zip around the trace")]
+    #[error("cannot read or write the zip container")]
     Container(#[from] zip::result::ZipError),
     /// A member of the container differs from what was written.
     #[error("{name} in the container is damaged: {why}")]
@@ -62,7 +62,7 @@ pub enum Error {
         why: String,
     },
     /// A JSON entry of the container cannot be read or written.
-    #[error("container entry {entry}")]
+    #[error("cannot read or write {entry} in the container")]
     Json {
         /// Which entry.
         entry: &'static str,

@@ -356,7 +356,7 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
                 units::duration(second.1)
             ),
             format!(
-                "then {} more threads came through within {}. It took {} context switches until \
+                "then {} more threads were woken within {}. It took {} context switches until \
                  the machine was busy again",
                 figures.let_through.0 - 2,
                 units::duration(figures.let_through.1),

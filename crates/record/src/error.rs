@@ -81,6 +81,15 @@ pub enum Error {
         /// The socket on which it would answer.
         socket: PathBuf,
     },
+    /// The note does not fit into a request.
+    #[error("the note is too long: at most {max_kib} KiB can be sent")]
+    NoteTooLong {
+        /// Maximum length of a request, KiB.
+        max_kib: usize,
+    },
+    /// The recorder closed the connection after it had got the request.
+    #[error("the recorder exited during the save, without an answer")]
+    Unanswered,
     /// The recorder refused the request.
     #[error("the recorder answered: {0}")]
     Refused(String),

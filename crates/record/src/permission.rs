@@ -72,7 +72,7 @@ fn remedy(lockdown: &str, uid: u32) -> String {
             .to_owned();
     }
     if uid == 0 {
-        return "This is root without the required capabilities (a container?).\n\
+        return "Running as root, but without the required capabilities (a container?).\n\
             Give the container CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG and CAP_IPC_LOCK, the host's pid namespace, and tracefs;\n\
             a seccomp profile must allow perf_event_open."
             .to_owned();
@@ -81,7 +81,7 @@ fn remedy(lockdown: &str, uid: u32) -> String {
     let paranoid = procfs::number("/proc/sys/kernel/perf_event_paranoid")
         .map_or("unknown".to_owned(), |level| level.to_string());
     format!(
-        "Run it with sudo: only root can read the trace then (--group GROUP lets a group read it, too).\n\
+        "Run it with sudo: then only root can read the trace (--group GROUP lets a group read it, too).\n\
          Or allow a group to record. Its members can then see the command lines, file names and memory addresses of all users:\n  \
          sudo groupadd -f unhitch && sudo chown root:unhitch {program} && sudo chmod 0750 {program}\n  \
          sudo setcap {CAPABILITIES}+ep {program}\n  \
@@ -98,9 +98,9 @@ pub(crate) fn memory_limit(bytes: usize, cpus: usize) -> String {
     let wanted_kib = bytes / 1024 + 4;
     format!(
         "the kernel does not let this user pin a ring buffer of {wanted_kib} KiB on each of {cpus} \
-         CPUs (the limits are kernel.perf_event_mlock_kb, {per_cpu_kib} per CPU, plus `ulimit -l` \
-         in total); to raise them:  sudo sysctl kernel.perf_event_mlock_kb={}  (for every user)  \
-         or  sudo setcap with cap_ipc_lock",
+         CPUs (the limits are kernel.perf_event_mlock_kb, {per_cpu_kib} KiB per CPU, plus `ulimit \
+         -l` in total); to raise them:  sudo sysctl kernel.perf_event_mlock_kb={}  (for every \
+         user), or give the program cap_ipc_lock with setcap",
         wanted_kib + 512
     )
 }

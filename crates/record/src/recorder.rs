@@ -81,7 +81,7 @@ impl Recorder {
         if let Some(pid) = options.only_pid {
             warnings.push(format!(
                 "only the threads that process {pid} had when recording started are recorded, and \
-                 threads that they switch with or wake"
+                 the threads that they switch with or wake"
             ));
         }
         let info = Arc::new(RecordingInfo::new(options, &running.session, &tracefs, warnings)?);

@@ -328,7 +328,7 @@ impl Saved {
         let named = namer.names(&Unnamed { file: &self.file, programs: &self.programs }, stop);
         let symbols = named.unwrap_or_else(|why| {
             SymbolFile::default()
-                .with_warnings(vec![format!("the functions of programs have no names: {why}")])
+                .with_warnings(vec![format!("program functions have no names: {why}")])
         });
         self.warnings.extend_from_slice(symbols.warnings());
         self.timings.names_ns = begun.elapsed().as_nanos() as u64;

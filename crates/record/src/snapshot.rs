@@ -123,7 +123,7 @@ impl Snapshot {
         let begun = Instant::now();
         if !machine.read(true) {
             snapshot.warnings.push(
-                "control-group accounts at the time of the save are missing: \
+                "the counters of control groups at the time of the save are missing: \
                  the kernel did not answer in time"
                     .to_owned(),
             );

@@ -47,7 +47,7 @@ const list: readonly (readonly [
     "--unknown",
     CHECKS,
     0.6,
-    "hidden by lost records or the edge of the recording",
+    "hidden by lost records or by the start or end of the recording",
   ],
   ["ran", "ran", "--ran", PLAIN, 1, "on a CPU"],
   ["runnable", "runnable", "--runnable", RISING, 1, "ready to run, without a CPU"],

@@ -142,7 +142,10 @@ pub fn clauses(analysis: &Analysis<'_>, stall: &Stall) -> Vec<Clause> {
     let clause = |kind, sentence: &Sentence| Clause::new(kind, proofs.link(sentence.clone()));
     let mut list = vec![first_line(&proofs)];
     if stall.candidate.machine.is_some() {
-        let first = sentence!("The first to come back was {}.", proofs.victim());
+        let first = sentence!(
+            "The longest of the waits that ended together was that of {}.",
+            proofs.victim()
+        );
         list.push(Clause::new(ClauseKind::Story, first));
     }
     list.extend(finding.sentences.iter().map(|sentence| clause(ClauseKind::Story, sentence)));
@@ -237,7 +240,7 @@ fn other_victims(analysis: &Analysis<'_>, stall: &Stall) -> Clause {
         more => sentence!(" and {} more", count(more)),
     };
     let sentence = sentence!(
-        "{} suffered from the same {}: {}{}.",
+        "{} suffered from the same cause {}: {}{}.",
         plural(others.len() as u64, "other thread"),
         when,
         Sentence::join(others.iter().take(MAX_VICTIMS).map(name), ", "),
@@ -347,7 +350,7 @@ fn shares(proofs: &Proofs<'_>) -> Vec<Clause> {
                 let name = group.name(proofs.analysis.trace, at);
                 row(what.words(), *ns, name.seen_at(proofs.of(group.thread)).into())
             }
-            None => row(what.words(), *ns, Sentence::from("nobody known")),
+            None => row(what.words(), *ns, Sentence::from("an unknown thread")),
         });
     }
     if !rest.is_empty() {

@@ -146,7 +146,8 @@ impl Info {
         let cpus = match listed {
             0 => format!("none of {all}"),
             listed if listed < self.cpus => format!("the {listed} of {all} that wrote events"),
-            _ => format!("all of {all}"),
+            1 => all,
+            _ => format!("all {all}"),
         };
         let (start, end) = (since_origin(self.covered_start_ns), since_origin(self.covered_end_ns));
         line("covered", &format!("{length} by {cpus}, from {start} to {end}"));

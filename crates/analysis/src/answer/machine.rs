@@ -211,15 +211,15 @@ impl GroupJson {
         if let Some(cpu) = &self.cpu {
             let quota = match cpu.quota_ns {
                 Some(quota) => format!(
-                    "{} allowed (quota {} per period {})",
+                    "{} allowed (quota {} per {})",
                     throttling::cpu_share(quota as f64 / cpu.period_ns.max(1) as f64),
                     units::duration(quota),
                     units::duration(cpu.period_ns)
                 ),
-                None => "no quota any more".to_owned(),
+                None => "a quota that was lifted meanwhile".to_owned(),
             };
             parts.push(format!(
-                "{quota}, {} of {} used up, {} throttled",
+                "{quota}, used up in {} of {}, {} throttled",
                 units::count(cpu.throttled_periods),
                 units::plural(cpu.periods, "period"),
                 units::duration(cpu.throttled_ns)

@@ -93,19 +93,30 @@ impl<'a> WakerVsHolder<'a> {
             Span::new(name, Subject::Thread(thread))
         };
         let why = match self.same_lock {
-            Some(SameLock::Address) => {
-                "The waits between the two were for the same lock, \
-                                        according to its address."
+            Some(SameLock::Address) => "its address",
+            Some(SameLock::Code) => "the code on their stacks",
+            None => {
+                let other_lock = match self.held.sleeper == self.last.by {
+                    true => sentence!("{} itself waited for another lock", name(self.last.by)),
+                    false => sentence!(
+                        "{} itself waited, through other threads, for another lock",
+                        name(self.last.by)
+                    ),
+                };
+                return sentence!(
+                    "The last waker was {}, which held the lock for {}. Meanwhile {}; its main \
+                     holder was {}, for {}.",
+                    name(self.last.by),
+                    duration(self.last_ns),
+                    other_lock,
+                    name(self.held.by),
+                    duration(self.held_ns)
+                );
             }
-            Some(SameLock::Code) => {
-                "The waits between the two were for the same lock, according to the code on their \
-                 stacks."
-            }
-            None => "The waker itself waited for another lock meanwhile.",
         };
         sentence!(
             "The last waker was {}, which held the lock for {}; the main holder was {}, which held \
-             it for {}. {}",
+             it for {}. The waits between the two were for the same lock, according to {}.",
             name(self.last.by),
             duration(self.last_ns),
             name(self.held.by),

@@ -42,8 +42,8 @@ pub fn is_in_known_groups(analysis: &Analysis<'_>, thread: ThreadId) -> bool {
         || members.contains_key(&analysis.trace.threads.process_of(thread).leader)
 }
 
-/// `throttled by control group /x: 10 % of a CPU allowed (quota 10 ms per period 100 ms), 28 of 47
-/// periods used up, 2.531 s throttled`.
+/// `throttled by control group /x: 10 % of a CPU allowed (quota 10 ms per 100 ms), used up in 28 of
+/// 47 periods, 2.531 s throttled`.
 pub fn words(machine: &MachineReport, throttling: &Throttling) -> String {
     let path = machine.group(throttling.group).map_or("?", |group| group.path.as_str());
     format!("throttled by control group {path}: {}", figures(throttling))
@@ -54,16 +54,16 @@ pub fn figures(throttling: &Throttling) -> String {
     let allowed = match (throttling.allowed_cpus(), throttling.quota_ns) {
         (Some(cpus), Some(quota)) => {
             format!(
-                "{} allowed (quota {} per period {})",
+                "{} allowed (quota {} per {})",
                 cpu_share(cpus),
                 units::duration(quota),
                 units::duration(throttling.period_ns)
             )
         }
-        _ => "its quota was lifted meanwhile".to_owned(),
+        _ => "a quota that was lifted meanwhile".to_owned(),
     };
     format!(
-        "{allowed}, {} of {} used up, {} throttled",
+        "{allowed}, used up in {} of {}, {} throttled",
         units::count(throttling.throttled_periods),
         units::plural(throttling.periods, "period"),
         units::duration(throttling.throttled_ns)

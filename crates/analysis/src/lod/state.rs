@@ -8,7 +8,7 @@ use crate::{Analysis, WaitClass};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum LaneState {
-    /// Hidden by lost records or by the edge of the recording.
+    /// Hidden by lost records or by the start or end of the recording.
     #[default]
     Unknown = 0,
     /// Ran on a CPU; on a CPU's lane: a thread ran.

@@ -82,8 +82,9 @@ fn spread(sampled: &Sampled) -> Sentence {
     let total = plural(sampled.total, "CPU sample");
     if sampled.leaves.is_empty() {
         return sentence!(
-            "{} show it on a CPU, but without a stack: it is not known where it computed.",
-            total
+            "{} {} it on a CPU, but without a stack: it is not known where it computed.",
+            total,
+            if sampled.total == 1 { "shows" } else { "show" }
         );
     }
     let without = match sampled.total - placed {

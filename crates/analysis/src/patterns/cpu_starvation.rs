@@ -95,8 +95,8 @@ fn without_occupant(case: &Case<'_>, starved: u64) -> Sentence {
     let (machine, window) = (&case.analysis.trace.machine, case.explanation.window);
     let Some((before, after)) = machine.around(window) else {
         return Sentence::from(
-            "the machine itself did not run it (a sleeping CPU, a throttled group, or a virtual \
-             machine's host)",
+            "something outside the recording kept it off a CPU (a sleeping CPU, a throttled group, \
+             or a virtual machine's host)",
         );
     };
     let steal =
@@ -109,7 +109,9 @@ fn without_occupant(case: &Case<'_>, starved: u64) -> Sentence {
             span
         ),
         _ if machine.groups_of(&case.analysis.trace.threads, case.candidate.victim).is_empty() => {
-            Sentence::from("its control group is not known, and the machine itself did not run it")
+            Sentence::from(
+                "its control group is not known, so a quota may have kept it off the CPU",
+            )
         }
         Some(steal) => sentence!(
             "none of its control groups was throttled for that long, and the virtual machine's \
@@ -140,8 +142,8 @@ impl Case<'_> {
         let why = "the group's own counters show the throttling";
         if !is_in_known_groups(self.analysis, thread) {
             let words = sentence!(
-                "{}; the process ended before its control group was read; it is assumed to be its \
-                 parent's",
+                "{}; the process ended before its control group was read, so it is assumed to have \
+                 been in its parent's group",
                 why
             );
             return (inferred, words);

@@ -51,7 +51,9 @@ fn why_lost(case: &Case<'_>) -> (Sentence, &'static str) {
         || case.explanation.window.start <= case.analysis.timeline.window().start
     {
         true => (
-            Sentence::from("lost records or the recording's edge hide what it did meanwhile"),
+            Sentence::from(
+                "lost records, or the start or end of the recording, hide what it did meanwhile",
+            ),
             "Record with larger buffers (--buffer), and save sooner after the hang.",
         ),
         false => (Sentence::from("the kernel did not report what it did meanwhile"), ""),
@@ -86,8 +88,8 @@ fn why_unseen(case: &Case<'_>, longest: &Piece, is_message: bool) -> (Sentence, 
         let cpus: Vec<String> = silent.iter().map(u16::to_string).collect();
         let (noun, verb) = if cpus.len() == 1 { ("CPU", "reports") } else { ("CPUs", "report") };
         let why = sentence!(
-            "no thread ended the wait, and {} {} {} no events while idle: it was a timer, a \
-             device or the network, in an interrupt there",
+            "no thread ended the wait, and {} {} {} no events while idle, so an interrupt there \
+             ended it: a timer, a device or the network",
             noun,
             cpus.join(", "),
             verb

@@ -55,7 +55,7 @@ impl Case<'_> {
         let hidden = self.ns_of(|piece, _| matches!(piece.cause, Cause::Lost));
         if hidden > self.duration_ns() / 10 {
             let words = sentence!(
-                "{} of the stall is hidden by lost records or by the recording's edge",
+                "{} of the stall is hidden by lost records or by the start or end of the recording",
                 self.percent(hidden)
             );
             return (Evidence::Lost, words);

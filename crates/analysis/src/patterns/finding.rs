@@ -77,7 +77,7 @@ pub enum Evidence {
     Direct,
     /// Some step was inferred; the text says which.
     Inferred,
-    /// Too much of the window is hidden by lost records or the recording's edge.
+    /// Too much of the window is hidden by lost records or by the start or end of the recording.
     Lost,
 }
 

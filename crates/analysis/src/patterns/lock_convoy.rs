@@ -125,7 +125,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     let doing = match name.as_str() {
         "" => Sentence::default(),
-        name => sentence!(", for {}", function(name)),
+        name => sentence!(", in {}", function(name)),
     };
     let cause = sentence!(
         "a convoy: {} took one lock in turn, {} each{}.",

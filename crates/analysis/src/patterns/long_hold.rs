@@ -120,12 +120,16 @@ fn came_through(case: &Case<'_>, hop: &Hop) -> Option<Sentence> {
     let nearer = case.explanation.hops.iter().filter(|other| other.depth < hop.depth);
     let between: FxHashSet<ThreadId> =
         nearer.filter(|other| other.by != hop.by).map(|other| other.by).collect();
-    (hop.depth > 1).then(|| {
-        sentence!(
-            "The lock came to it through {}, each of which had waited for the one before.",
-            plural(between.len() as u64, "other thread")
-        )
-    })
+    let waited = match between.len() {
+        0 => return None,
+        1 => "which had itself been waiting",
+        _ => "each of which had waited for the one before",
+    };
+    Some(sentence!(
+        "The lock came to it through {}, {}.",
+        plural(between.len() as u64, "other thread"),
+        waited
+    ))
 }
 
 /// The function in which the holder waited longest, else the one that released the lock.

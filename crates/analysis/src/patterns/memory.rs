@@ -32,7 +32,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         culprit: Some(waiter),
         function,
         sentences: vec![sentence!(
-            "{} spent {} on memory: a page fault, reclaim, swap or throttled writing, in\n  {}",
+            "{} spent {} on page faults, reclaim, swap or throttled writing, in\n  {}",
             case.it_or_name(waiter),
             case.part(ns),
             waited_in

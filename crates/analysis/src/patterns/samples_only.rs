@@ -17,8 +17,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let mut sentences = vec![match samples {
         0 => sentence!("No CPU sample of these {} shows it on a CPU.", whole),
         _ => sentence!(
-            "{} show it on a CPU, which is about {} of these {}.",
+            "{} {} it on a CPU, which is about {} of these {}.",
             plural(samples, "CPU sample"),
+            if samples == 1 { "shows" } else { "show" },
             duration(ran_ns),
             whole
         ),

@@ -19,9 +19,12 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (by, advice) = stopper(segment.out.map(|out| trace.switches.prev_state[out]));
     let own = stopped == case.candidate.victim;
     let mut sentences: Vec<Sentence> = case.waited_in().filter(|_| !own).into_iter().collect();
-    let whom = match own {
-        true => Sentence::from("It"),
-        false => sentence!("{}, which could have ended that,", who.clone()),
+    let ended_it =
+        case.victims_wait().is_some_and(|wait| wait.by == stopped && wait.wake.is_some());
+    let whom = match (own, ended_it) {
+        (true, _) => Sentence::from("It"),
+        (false, true) => sentence!("{}, which later ended that wait,", who.clone()),
+        (false, false) => sentence!("{}, which it waited for,", who.clone()),
     };
     sentences.push(sentence!("{} was stopped {} for {}.", whom, by, case.part(ns)));
     if !stack.is_empty() {
@@ -63,7 +66,7 @@ fn stopper(state: Option<TaskState>) -> (&'static str, &'static str) {
         ),
         _ => (
             "by the freezer (a suspend, or its control group)",
-            "Who froze it is not recorded; check who writes cgroup.freeze, and whether the \
+            "Who froze it is not recorded; check what writes to cgroup.freeze, and whether the \
              machine was suspended.",
         ),
     }

@@ -61,7 +61,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             sentence!("sleeps that the program asked for{}: it may poll for something.", place)
         }
         (true, false, _) => sentence!(
-            "waits with a timeout that nobody ended{}: it was idle, or what it waited for did not \
+            "waits that only their timeout ended{}: it was idle, or what it waited for did not \
              come in time.",
             place
         ),

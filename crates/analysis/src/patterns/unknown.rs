@@ -28,7 +28,7 @@ pub(super) fn finding(case: &Case<'_>) -> Finding {
     let top = case.partition.first();
     let cause = match top {
         Some(share) if case.is_most(share.ns) => {
-            sentence!("for {} of the stall: {}.", case.percent(share.ns), part(case, share))
+            sentence!("the largest part is \"{}\", {}.", part(case, share), case.percent(share.ns))
         }
         Some(share) => sentence!(
             "no single one: the largest part is \"{}\", {}.",
@@ -50,10 +50,12 @@ pub(super) fn finding(case: &Case<'_>) -> Finding {
 
 /// A part of the time, as the partition shows it.
 fn part(case: &Case<'_>, share: &Share) -> Sentence {
-    let idle = share.who.filter(|who| who.is_idle());
-    match share.who {
-        _ if idle.is_some() => Sentence::from(share.what.words_of_idle()),
-        Some(who) => sentence!("{} {}", share.what.words(), case.name(who)),
-        None => sentence!("{} nobody known", share.what.words()),
-    }
+    let label = share.what.words();
+    let who = match share.who {
+        Some(who) if who.is_idle() => return Sentence::from(share.what.words_of_idle()),
+        Some(who) => Sentence::from(case.name(who)),
+        None => Sentence::from("an unknown thread"),
+    };
+    let leads_on = [" by", " from", " for"].iter().any(|end| label.ends_with(end));
+    sentence!("{}{} {}", label, if leads_on { "" } else { ":" }, who)
 }

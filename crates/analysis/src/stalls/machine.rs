@@ -185,8 +185,8 @@ pub(crate) fn sentences(analysis: &Analysis<'_>, release: &MassRelease) -> Vec<S
         more => sentence!(", then {}", plural(more, "more thread")),
     };
     let mut sentences = vec![sentence!(
-        "When it ended, {}{} came through within {}. It took {} context switches until the machine \
-         was busy again.",
+        "When the stall ended, {}{} were woken within {}. It took {} context switches until the \
+         machine was busy again.",
         Sentence::join(listed, ", "),
         more,
         duration(span),

@@ -214,8 +214,8 @@ impl Butterfly {
                 if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
             let _ = writeln!(
                 out,
-                "which means any of {}: {}{more}",
-                self.matched.len(),
+                "the name matches {}: {}{more}",
+                units::plural(self.matched.len() as u64, self.by),
                 some.join(", ")
             );
         }

@@ -14,7 +14,7 @@ pub enum State {
     },
     /// Waiting for something other than a CPU.
     Sleeping(TaskState),
-    /// Hidden by lost records or by the edge of the recording.
+    /// Hidden by lost records or by the start or end of the recording.
     Unknown,
 }
 

@@ -40,8 +40,9 @@ pub fn samples_instead(trace: &Trace) -> String {
         0 => String::new(),
         samples => {
             format!(
-                "{} show who computed: `unhitch hot TRACE`, `unhitch table TRACE samples`.\n",
-                units::plural(samples, "CPU sample")
+                "{} {} who computed: `unhitch hot TRACE`, `unhitch table TRACE samples`.\n",
+                units::plural(samples, "CPU sample"),
+                if samples == 1 { "shows" } else { "show" }
             )
         }
     }

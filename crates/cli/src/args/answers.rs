@@ -20,7 +20,7 @@ pub struct WhyArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Also draw a timeline of the worst stall into this SVG file
+    /// Also write a timeline of the worst stall to this SVG file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     #[command(flatten)]

@@ -22,8 +22,8 @@ pub struct LabArgs {
     /// Print JSON: the explanation (with --record), or the figures of `fairness`
     #[arg(long)]
     pub json: bool,
-    /// For `long-hold`: make the simulated volume full, and search its bitmap for free blocks in
-    /// this way
+    /// For `long-hold`: fill the simulated volume, and search its bitmap for free blocks in this
+    /// way
     #[arg(long, value_name = "WAY", value_parser = unhitch_lab::search::Way::ALL.map(unhitch_lab::search::Way::name))]
     pub search: Option<String>,
     /// For `long-hold`: start each search where the last one ended
@@ -35,7 +35,7 @@ pub struct LabArgs {
     /// For `fairness`: print the tables as Markdown
     #[arg(long, conflicts_with_all = ["record", "json"])]
     pub markdown: bool,
-    /// For `fairness`: draw the waits into this SVG file
+    /// For `fairness`: write a chart of the waits to this SVG file
     #[arg(long, value_name = "FILE", conflicts_with = "record")]
     pub svg: Option<PathBuf>,
     /// Write the outcome to this file; --record passes this to the program that it starts

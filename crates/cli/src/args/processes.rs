@@ -30,8 +30,8 @@ pub struct ScanArgs {
     /// Print JSON; with --every, one line per scan
     #[arg(long)]
     pub json: bool,
-    /// Draw the address space on a logarithmic scale into this SVG file; for several processes, one
-    /// file each, with -PID before the extension
+    /// Write a picture of the address space, on a logarithmic scale, to this SVG file; for several
+    /// processes, one file each, with -PID before the extension
     #[arg(long, value_name = "FILE", conflicts_with = "every")]
     pub svg: Option<PathBuf>,
 }

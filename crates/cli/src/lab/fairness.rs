@@ -55,8 +55,8 @@ fn measured(effort: &Effort, quick: bool, cpus: usize) -> String {
         |duration: Duration| self::duration(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     format!(
         "Measured with `unhitch lab fairness{quick} --markdown` on {cpus} CPUs ({model}), Linux \
-         {release}. Each round measured all the locks, one after another. The tables of waits for \
-         an owner or readers that leave no gap count every wait in {} of {}. Uncontended times are \
+         {release}. Each round measured all the locks, one after another. The tables \
+         with \"no gap\" in their title count every wait in {} of {}. Uncontended times are \
          the fastest of {} of {} acquisitions. Contended rates are the median of {} of {}.",
         plural(effort.runs.into(), "run"),
         ns(effort.run),

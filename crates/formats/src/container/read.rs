@@ -177,8 +177,8 @@ pub(crate) fn unpack_etl(bytes: &[u8], warnings: &mut Warnings) -> Result<Vec<Ve
             ));
         } else if (unpacked.len() as u64) < whole {
             warnings.add(format!(
-                "{name} in the zip was read up to byte {}: it unpacks to more than a zip of this \
-                 length can honestly hold",
+                "{name} in the zip was read up to byte {}, and the rest was left out: it unpacks \
+                 to more than is allowed for a zip of this length",
                 unpacked.len()
             ));
         }

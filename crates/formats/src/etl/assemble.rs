@@ -175,8 +175,8 @@ fn describe_kinds(
     let kinds = provider_events::kinds(table, &kept, &mut catalogue, pointer_bytes, trace);
     if catalogue.left_out > 0 {
         warnings.add(format!(
-            "{} event descriptions have more fields than can be kept: these events are shown as \
-             bytes",
+            "{} event descriptions were left out, because the trace describes too many fields: \
+             their events are shown as bytes",
             catalogue.left_out
         ));
     }

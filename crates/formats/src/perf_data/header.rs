@@ -141,8 +141,13 @@ fn read_attrs(
     if entry < EventAttr::MIN_LEN + SECTION_LEN as usize || attr_len > attrs_len {
         return Err(damaged("an attribute length of at least 80", attr_len, 16));
     }
-    let attrs = part(bytes, attrs_at, attrs_len)
-        .ok_or_else(|| damaged("the attributes inside the file", attrs_at, 24))?;
+    let attrs = part(bytes, attrs_at, attrs_len).ok_or_else(|| {
+        if attrs_at < bytes.len() as u64 {
+            damaged("a length of the attributes that ends within the file", attrs_len, 32)
+        } else {
+            damaged("a position of the attributes that lies within the file", attrs_at, 24)
+        }
+    })?;
     let mut events = Vec::new();
     // No honest file has more ids than it has bytes for them. A hostile one may point at the same
     // bytes again and again.

@@ -45,10 +45,7 @@ pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<Answer, Error>
     };
     let request = json!({"save": {"notes": notes}}).to_string();
     if request.len() > MAX_LINE_LEN {
-        return Err(Error::Refused(format!(
-            "the note is too long (at most {} KiB)",
-            MAX_LINE_LEN >> 10
-        )));
+        return Err(Error::NoteTooLong { max_kib: MAX_LINE_LEN >> 10 });
     }
     let mut tries = 1..MAX_TRIES;
     loop {
@@ -70,9 +67,7 @@ pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<Answer, Error>
         return match exchange(&mut socket, &request) {
             Ok(answer) => parse_answer(&answer),
             Err(error) if is_dropped(&error) && tries.next().is_some() => continue,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(Error::Refused("nothing: it exited during the save".to_owned()))
-            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Error::Unanswered),
             Err(error) => Err(failed("get an answer from the recorder at")(error)),
         };
     }

@@ -1,0 +1,61 @@
+//! The tables of the documentation are tables: a tool that wraps lines can turn one into prose,
+//! which looks like a line of text full of bars.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The Markdown files of the project's root and of `docs`.
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let files = |folder: PathBuf| {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+    };
+    files(root.clone()).chain(files(root.join("docs"))).collect()
+}
+
+/// The lines of `page` that contain the rule below a table's head, but are not that rule, or whose
+/// neighbours are no rows of a table. Fenced code is left out.
+fn broken_tables(page: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let prose = page.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        !fenced && !is_fence
+    });
+    let lines: Vec<&str> = prose.collect();
+    let is_row = |at: Option<usize>| {
+        let line = at.and_then(|at| lines.get(at)).map_or("", |line| line.trim());
+        line.len() > 1 && line.starts_with('|') && line.ends_with('|')
+    };
+    let is_rule = |line: &str| line.trim().chars().all(|c| matches!(c, '|' | '-' | ':' | ' '));
+    let broken = lines.iter().enumerate().filter(|(at, line)| {
+        let is_table = is_rule(line)
+            && is_row(at.checked_sub(1))
+            && is_row(Some(*at))
+            && is_row(at.checked_add(1));
+        line.contains("|--") && !is_table
+    });
+    broken.map(|(_, line)| *line).collect()
+}
+
+#[test]
+fn what_counts_as_broken() {
+    let table = "| a | b |\n|---|--:|\n| 1 | 2 |\n";
+    assert_eq!(broken_tables(table), [""; 0]);
+    let wrapped = "| a | b | |---|--:| | 1\n| 2 |\n";
+    assert_eq!(broken_tables(wrapped), ["| a | b | |---|--:| | 1"]);
+    assert_eq!(broken_tables(&format!("```\n{wrapped}```\n")), [""; 0]);
+    assert_eq!(broken_tables("|---|\n| 1 |\n"), ["|---|"], "without a head");
+}
+
+#[test]
+fn no_table_was_wrapped() {
+    let pages = pages();
+    assert!(pages.len() > 20, "{pages:?}");
+    for path in pages {
+        let page = fs::read_to_string(&path).unwrap();
+        let broken = broken_tables(&page);
+        assert!(broken.is_empty(), "{}: {broken:#?}", path.display());
+    }
+}
