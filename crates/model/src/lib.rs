@@ -76,7 +76,7 @@ pub use strings::Strings;
 pub use symbols::{Symbol, Symbols};
 pub use tasks::{Policy, Process, Thread, Threads};
 pub use time::{Time, Window};
-pub use trace::{CpuSpan, FutexWait, Loss, Recorded, Trace};
+pub use trace::{CpuSpan, FutexWait, KeptWait, Loss, Recorded, Trace};
 pub use value::{Value, guid_text};
 pub use visible::{is_control, visible, visible_lines, visible_path};
 pub use warnings::Warnings;

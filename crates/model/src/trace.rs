@@ -42,6 +42,21 @@ pub struct FutexWait {
     pub owner: Option<ThreadId>,
 }
 
+/// What the recorder noted of a wait when it began, and kept because it was long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeptWait {
+    /// The waiting thread.
+    pub thread: ThreadId,
+    /// When it left its CPU.
+    pub time: Time,
+    /// The system call that it was in, by the kernel's number; `None` in none.
+    pub syscall: Option<u16>,
+    /// The call's first two arguments. For `futex(2)`, the first is the lock's address (avma).
+    pub arguments: [u64; 2],
+    /// The thread that held the lock at that moment, where the lock's own memory says so.
+    pub owner: Option<ThreadId>,
+}
+
 /// Kinds of events that a recording may lack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recorded {
@@ -96,6 +111,8 @@ pub struct Trace {
     pub events: ProviderEvents,
     /// Futex waits at the time of the save.
     pub futex_waits: Vec<FutexWait>,
+    /// Waits with their system calls and locks, by thread and time.
+    pub kept_waits: Vec<KeptWait>,
     /// Counters of the machine and its control groups; empty if none were recorded.
     pub machine: MachineReport,
     /// What each CPU's events cover, by CPU.
@@ -129,6 +146,7 @@ impl Default for Trace {
             contentions: Contentions::default(),
             events: ProviderEvents::default(),
             futex_waits: Vec::new(),
+            kept_waits: Vec::new(),
             machine: MachineReport::default(),
             spans: Vec::new(),
             losses: Vec::new(),

@@ -35,6 +35,7 @@ typedef __s64 s64;
 struct mm_struct;
 
 struct task_struct {
+	unsigned int __state;
 	void *stack;
 	unsigned int flags;
 	int prio;
@@ -42,6 +43,17 @@ struct task_struct {
 	int tgid;
 	struct mm_struct *mm;
 	struct task_struct *real_parent;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 struct pt_regs {

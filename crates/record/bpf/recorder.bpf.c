@@ -15,7 +15,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-ARRAY(tasks, struct task_slot, TASK_SLOTS, 0);
+ARRAY(tasks, struct task_slot, TASK_SLOTS, BPF_F_MMAPABLE);
 
 // -------------------------------------------------------------------------------- the threads
 
@@ -400,5 +400,63 @@ int on_sample(void *ctx)
 		record->user_stack = user_stack;
 	}
 	leave(ring);
+	return 0;
+}
+
+// ------------------------------------------------------------------------------------- sleepers
+
+#define SLEEPER_FRAMES 63
+
+// A thread that is asleep when the recorder asks.
+struct sleeper {
+	u32 tid;
+	u32 tgid;
+	u64 left_ns; // when it left its CPU
+	u32 owner; // of the lock that it waits for
+	u32 called; // it is in a system call
+	u64 ip, sp, bp; // in user mode; 0 for a kernel thread
+	u64 syscall;
+	u64 arguments[2];
+	u32 first; // of `frames`
+	u32 count;
+	u64 frames[SLEEPER_FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sleeper);
+} sleepers SEC(".maps");
+
+SEC("iter/task")
+int on_each_thread(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	u32 key = 0;
+	struct sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &key);
+	if (!task || !sleeper || !task->__state)
+		return 0;
+	struct task_slot *slot = slot_of(task->pid);
+	if (!slot || slot->tid != task->pid || !slot->left_ns)
+		return 0;
+	__builtin_memset(sleeper, 0, __builtin_offsetof(struct sleeper, frames));
+	sleeper->tid = task->pid;
+	sleeper->tgid = task->tgid;
+	sleeper->left_ns = slot->left_ns;
+	sleeper->owner = slot->owner;
+	if (!(task->flags & PF_KTHREAD)) {
+		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+		sleeper->called = in_syscall(regs);
+		sleeper->ip = regs->ip;
+		sleeper->sp = regs->sp;
+		sleeper->bp = regs->bp;
+		sleeper->syscall = regs->orig_ax;
+		sleeper->arguments[0] = regs->di;
+		sleeper->arguments[1] = regs->si;
+	}
+	long bytes = bpf_get_task_stack(task, sleeper->frames, sizeof(sleeper->frames), 0);
+	sleeper->count = bytes > 0 ? (u32)bytes / 8 : 0;
+	bpf_seq_write(ctx->meta->seq, sleeper, sizeof(*sleeper));
 	return 0;
 }

@@ -6,15 +6,10 @@
 //! itself (futex(2)). But a futex word can belong to anything (a condition variable, a Rust mutex),
 //! and a wrong owner is worse than none: an owner is accepted only if all these fields are
 //! plausible and it is a live thread of the same process.
-//!
-//! A page of another process's memory may belong to a file on a FUSE file system whose server never
-//! answers. Reading it would put us into an unkillable sleep. So we only read private memory that
-//! is present, according to `/proc/P/pagemap`.
 
+use crate::memory::Memory;
 use crate::procfs::LiveProcess;
 use std::fs;
-use std::io;
-use std::os::unix::fs::FileExt;
 use unhitch_model::Time;
 
 /// A thread asleep in a futex wait.
@@ -79,39 +74,6 @@ fn parse_call(line: &str) -> Option<Call> {
 /// The part of a glibc mutex that we read, in bytes.
 const MUTEX_LEN: usize = 20;
 
-/// The memory of a process, as far as it can be read without waiting for anybody.
-struct Memory {
-    bytes: fs::File,
-    pages: fs::File,
-}
-
-impl Memory {
-    fn open(pid: u32) -> io::Result<Self> {
-        let open = |name| fs::File::open(format!("/proc/{pid}/{name}"));
-        Ok(Self { bytes: open("mem")?, pages: open("pagemap")? })
-    }
-
-    fn read(&self, bytes: &mut [u8], avma: u64) -> io::Result<()> {
-        let last = avma.checked_add(bytes.len() as u64 - 1).ok_or(io::ErrorKind::InvalidInput)?;
-        for page_avma in [avma, last] {
-            self.check_page(page_avma)?;
-        }
-        self.bytes.read_exact_at(bytes, avma)
-    }
-
-    /// Fails unless the page is present and private (Documentation/admin-guide/mm/pagemap.rst).
-    fn check_page(&self, avma: u64) -> io::Result<()> {
-        const PRESENT: u64 = 1 << 63;
-        const OF_FILE_OR_SHARED: u64 = 1 << 61;
-        let mut entry = [0; 8];
-        self.pages.read_exact_at(&mut entry, avma / crate::sys::page_size() as u64 * 8)?;
-        match u64::from_ne_bytes(entry) & (PRESENT | OF_FILE_OR_SHARED) {
-            PRESENT => Ok(()),
-            _ => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-}
-
 /// The owner recorded in the lock at the waiter's futex word.
 fn owner(call: Call, mutex: &[u8; MUTEX_LEN]) -> Option<u32> {
     const FUTEX_WAIT: u64 = 0;
@@ -164,24 +126,6 @@ mod tests {
         assert_eq!(parse_call("running\n"), None);
         assert_eq!(parse_call("-1 0x7ffd 0x7f00\n"), None);
         assert_eq!(parse_call(&format!("{number} 0x7ffd0010")), None);
-    }
-
-    #[test]
-    fn only_private_memory_that_is_present_is_read() {
-        let memory = Memory::open(std::process::id()).unwrap();
-        let here = Box::new([7_u8; MUTEX_LEN]);
-        let mut bytes = [0; MUTEX_LEN];
-        memory.read(&mut bytes, here.as_ptr() as u64).unwrap();
-        assert_eq!(bytes, *here);
-        // Code belongs to a file, and the first page is not mapped.
-        let code = crate::procfs::address_space(std::process::id())
-            .maps
-            .into_iter()
-            .find(|map| map.path.starts_with(b"/"))
-            .unwrap();
-        for avma in [code.start_avma, 0x1000, u64::MAX] {
-            assert!(memory.read(&mut bytes, avma).is_err(), "{avma:#x}");
-        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod history;
 mod idle_probe;
 mod kernel;
 mod machine;
+mod memory;
 mod naming;
 mod options;
 mod permission;

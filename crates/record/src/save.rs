@@ -94,7 +94,7 @@ impl Timings {
 /// An encoded trace, which only needs to be written and named. It does not hold a ring.
 pub struct Prepared {
     perf_data: Vec<u8>,
-    rings: Option<Arc<Vec<u8>>>,
+    rings: Option<Vec<u8>>,
     meta: ContainerMeta,
     machine: MachineFile,
     extras: Extras,
@@ -130,11 +130,16 @@ impl Snapshot {
     /// When it cannot be encoded.
     pub fn prepare(&self, extras: &Extras) -> Result<Prepared, Error> {
         let begun = Instant::now();
-        let (perf_data, records) = self.encode()?;
+        let (perf_data, mut records) = self.encode()?;
+        let rings = self.bpf_rings.as_ref().map(|rings| {
+            let (bytes, count) = rings.encode();
+            records.0 += count;
+            bytes
+        });
         let encode_ns = begun.elapsed().as_nanos() as u64;
         Ok(Prepared {
             perf_data,
-            rings: self.bpf_rings.as_ref().map(|rings| Arc::clone(&rings.bytes)),
+            rings,
             meta: self.meta(self.info.warnings.iter().chain(&self.warnings).cloned().collect()),
             machine: self.machine.clone(),
             extras: extras.clone(),
@@ -167,8 +172,7 @@ impl Snapshot {
             Vec::with_capacity(data.iter().map(|record| record.len()).sum::<usize>() + (256 << 10));
         perf_data::write(&mut out, &self.info.events, &features, &data)
             .map_err(|source| Error::System { action: "encode the trace", source })?;
-        let of_engine = self.bpf_rings.as_ref().map_or(0, |rings| rings.records);
-        Ok((out, (data.len() - sideband + of_engine, sideband)))
+        Ok((out, (data.len() - sideband, sideband)))
     }
 
     fn meta(&self, warnings: Vec<String>) -> ContainerMeta {
@@ -275,7 +279,7 @@ impl Prepared {
     /// Minimum number of bytes that a save writes: the records are stored as they are, the rest is
     /// compressed.
     fn bytes(&self) -> u64 {
-        (self.perf_data.len() + self.rings.as_ref().map_or(0, |rings| rings.len())) as u64 + 4096
+        (self.perf_data.len() + self.rings.as_ref().map_or(0, Vec::len)) as u64 + 4096
     }
 
     fn write(&self, target: &SaveTarget, readers: Readers) -> Result<Saved, Error> {
@@ -289,7 +293,7 @@ impl Prepared {
             let parts = ContainerParts {
                 meta: &self.meta,
                 perf_data: &mut |out| out.write_all(&self.perf_data),
-                rings: self.rings.as_ref().map(|rings| rings.as_slice()),
+                rings: self.rings.as_deref(),
                 symbols: None,
                 notes: self.extras.notes.as_deref(),
                 extra: self

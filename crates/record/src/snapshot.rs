@@ -5,7 +5,7 @@
 //! copies, while the oldest records still exist (see [`ring`](crate::ring) for why nothing is
 //! lost); then the futex waits; then names and mappings, which change slowly.
 
-use crate::bpf::RingsCopy;
+use crate::bpf::{RingsCopy, Sleeper, unwind_sleepers};
 use crate::futex::{self, FutexWaiter};
 use crate::machine::Machine;
 use crate::naming::Programs;
@@ -15,7 +15,7 @@ use crate::ring::RingCopy;
 use crate::session::Session;
 use crate::sideband::Record;
 use crate::sys;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -143,18 +143,35 @@ impl Snapshot {
             let lost = sideband.log.lost() > 0;
             self.live.iter().map(|process| lost || !sideband.log.is_complete(process)).collect()
         };
+        let mut asleep: FxHashMap<u32, Vec<Sleeper>> = FxHashMap::default();
+        for sleeper in self.bpf_rings.iter_mut().flat_map(|rings| rings.sleepers.drain(..)) {
+            asleep.entry(sleeper.pid).or_default().push(sleeper);
+        }
+        let (shared, mappings) = match &session.engine {
+            Some(engine) => (Some(Arc::clone(engine.shared())), engine.mappings()),
+            None => (None, FxHashMap::default()),
+        };
         let items = self
             .live
             .iter()
             .zip(incomplete)
-            .map(|(process, incomplete)| (process.pid, (process.clone(), incomplete)))
+            .map(|(process, incomplete)| {
+                let asleep = asleep.get(&process.pid).cloned().unwrap_or_default();
+                let own = mappings.get(&process.pid).copied();
+                (process.pid, (process.clone(), incomplete, asleep, own))
+            })
             .collect();
         let (mut found, unread) = procfs::read_each(
             items,
             procfs::PROCESS_TIMEOUT,
             stop,
-            |pid, (process, incomplete)| {
-                (futex::waits(process), incomplete.then(|| procfs::address_space(pid)))
+            move |pid, (process, incomplete, asleep, own)| {
+                let asleep = match &shared {
+                    Some(shared) => unwind_sleepers(asleep, pid, *own, shared),
+                    None => Vec::new(),
+                };
+                let space = incomplete.then(|| procfs::address_space(pid));
+                (futex::waits(process), space, asleep)
             },
         );
         self.warnings.extend(unread.warnings());
@@ -170,10 +187,18 @@ impl Snapshot {
         sideband.drain();
         let living: FxHashSet<u32> = self.live.iter().map(|process| process.pid).collect();
         sideband.log.mark_exited(&living, self.clock);
+        let mut unwound = Vec::new();
         for process in &self.live {
-            let (waits, space) = found.remove(&process.pid).unwrap_or_default();
+            let (waits, space, asleep) = found.remove(&process.pid).unwrap_or_default();
             self.futex_waits.extend(waits);
+            unwound.extend(asleep);
             sideband.log.complete(process, space.as_ref());
+        }
+        // The others have at least their kernel stacks.
+        let done: FxHashSet<u32> = unwound.iter().map(|sleeper: &Sleeper| sleeper.tid()).collect();
+        unwound.extend(asleep.into_values().flatten().filter(|other| !done.contains(&other.tid())));
+        if let Some(rings) = &mut self.bpf_rings {
+            rings.sleepers = unwound;
         }
         self.programs = Arc::new(Programs::new(&self.live, sideband.log.mappings()));
         let end = self.window().end;

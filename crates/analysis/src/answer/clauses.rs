@@ -291,7 +291,10 @@ fn link_clause(proofs: &Proofs<'_>, link: &ChainLink) -> Clause {
                 0 => Sentence::default(),
                 more => sentence!(", and {}", plural(more, "more such wait")),
             };
-            let class = hop.class.words();
+            let class = match hop.owner.filter(|owner| *owner != hop.by) {
+                Some(owner) => sentence!("{}, held by {}", hop.class.words(), proofs.name(owner)),
+                None => Sentence::from(hop.class.words()),
+            };
             match hop.wake {
                 Some(_) => {
                     sentence!(" waited ({}) until {} woke it{}{}", class, by, whole, more)

@@ -128,8 +128,11 @@ struct LinkJson {
     stack: Vec<String>,
     /// How long the whole wait was of which this link is the part that counts.
     waited_ns: u64,
-    /// The kernel lock it waited for, by its address, where the kernel reported that.
+    /// The lock it waited for, by its address, where the kernel or the system call tells it.
     lock: Option<String>,
+    /// Who held the lock when the wait began, where the lock's memory said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<ThreadJson>,
     pieces: usize,
     wake: Option<WakeJson>,
 }
@@ -330,6 +333,7 @@ fn link_json(analysis: &Analysis<'_>, link: &ChainLink, at: Time) -> LinkJson {
         stack,
         waited_ns,
         lock: link.hop.and_then(|hop| hop.lock_avma).map(|avma| format!("{avma:#x}")),
+        owner: link.hop.and_then(|hop| hop.owner).map(|owner| thread_json(analysis, owner, at)),
         pieces: link.pieces,
         wake,
     }

@@ -42,9 +42,11 @@ pub struct Hop {
     pub class: WaitClass,
     /// Where it waited.
     pub wait_stack: StackId,
-    /// The kernel lock that it waited for, by its address (kernel avma), where the kernel reported
-    /// that.
+    /// The lock that it waited for, by its address (avma), where the kernel or the system call
+    /// tells it.
     pub lock_avma: Option<u64>,
+    /// Who held the lock when the wait began, where the lock's memory said so.
+    pub owner: Option<ThreadId>,
     /// How often it woke by its own timer meanwhile, only to check whether it could go on.
     pub looks: u32,
     /// The wake-up, as an index into the wakings; none when the lock word named the owner instead.

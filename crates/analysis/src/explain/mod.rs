@@ -19,6 +19,7 @@ pub use occupants::occupants;
 pub use operations::{Operation, operations};
 pub use partition::{Share, What, partition};
 pub use wait_class::class_of;
+pub(crate) use wait_class::kept_wait;
 
 use crate::Analysis;
 use crate::locks::{is_same_address, is_same_lock, leaf, lock_of, waits_for_lock};
@@ -134,7 +135,7 @@ fn acquisition(analysis: &Analysis<'_>, segments: &[Segment], hop: &Hop) -> Opti
     let is_lock = |segment: &Segment, alike: &dyn Fn(StackId, StackId) -> bool| {
         let alike = || alike(segment.wait_stack(analysis.trace), hop.wait_stack);
         waits_for_lock(analysis, segment)
-            && is_same_address(analysis, hop.lock_avma, hop.by, segment).unwrap_or_else(alike)
+            && is_same_address(analysis, (hop.lock_avma, hop.sleeper), hop.by, segment).unwrap_or_else(alike)
     };
     let same_lock =
         |segment: &Segment| is_lock(segment, &|one, other| is_same_lock(analysis, one, other));
@@ -182,6 +183,7 @@ fn follow(
         class,
         wait_stack: segment.wait_stack(analysis.trace),
         lock_avma: lock_of(analysis, thread, segment),
+        owner: kept_wait(analysis, segment).and_then(|wait| wait.owner),
         looks: looks(analysis, thread, slept),
         wake: segment.wake,
         source,

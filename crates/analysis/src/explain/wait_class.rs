@@ -3,7 +3,7 @@
 use crate::Analysis;
 use crate::stacks::WaitClass;
 use crate::timeline::{Segment, State};
-use unhitch_model::{StackId, TaskState};
+use unhitch_model::{KeptWait, StackId, TaskState};
 
 /// The class of a sleep, from its wait stack and the stack that ended it.
 pub fn class_of(analysis: &Analysis<'_>, segment: &Segment) -> WaitClass {
@@ -12,16 +12,28 @@ pub fn class_of(analysis: &Analysis<'_>, segment: &Segment) -> WaitClass {
         .wake
         .filter(by_task)
         .map_or(StackId::EMPTY, |wake| analysis.trace.wakings.stack[wake]);
+    let has_owner = || kept_wait(analysis, segment).is_some_and(|wait| wait.owner.is_some());
     match segment.state {
         State::Sleeping(TaskState::Stopped | TaskState::Traced) => WaitClass::Stopped,
         State::Sleeping(TaskState::Idle | TaskState::Parked) => WaitClass::KernelIdle,
         _ => {
             match analysis.stacks.class_with_wake(segment.wait_stack(analysis.trace), wake_stack) {
+                // Only a lock says who holds it.
+                WaitClass::Unknown | WaitClass::Condition if has_owner() => WaitClass::Lock,
                 WaitClass::Unknown => class_by_reason(analysis, segment),
                 class => class,
             }
         }
     }
+}
+
+/// What the recorder noted of the sleep when it began, if it did.
+pub(crate) fn kept_wait<'a>(analysis: &Analysis<'a>, segment: &Segment) -> Option<&'a KeptWait> {
+    let switches = &analysis.trace.switches;
+    let out = segment.out?;
+    let key = (*switches.prev.get(out)?, *switches.time.get(out)?);
+    let waits = &analysis.trace.kept_waits;
+    waits.binary_search_by_key(&key, |wait| (wait.thread, wait.time)).ok().map(|at| &waits[at])
 }
 
 /// The class by Windows' own reason, for a sleep whose stack is missing or has no names.

@@ -7,7 +7,7 @@
 //! one lock.
 
 use crate::analysis::{Analysis, Releasing};
-use crate::explain::class_of;
+use crate::explain::{class_of, kept_wait};
 use crate::stacks::WaitClass;
 use crate::stacks::text::deepest_function;
 use crate::timeline::{Segment, State};
@@ -80,10 +80,26 @@ fn all_releasing(analysis: &Analysis<'_>) -> Releasing {
     releasing
 }
 
-/// The address (kernel avma) of the lock for which a thread slept, where the kernel reported
-/// it.
+/// The address (avma) of the lock for which a thread slept, where the kernel reported it, or the
+/// system call names it.
 pub fn lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<u64> {
     let State::Sleeping(_) = segment.state else { return None };
+    kernel_lock_of(analysis, thread, segment).or_else(|| futex_of(analysis, segment))
+}
+
+/// The futex for which a thread slept, if that was a lock.
+fn futex_of(analysis: &Analysis<'_>, segment: &Segment) -> Option<u64> {
+    const SYS_FUTEX: u16 = 202;
+    let wait = kept_wait(analysis, segment).filter(|wait| wait.syscall == Some(SYS_FUTEX))?;
+    (class_of(analysis, segment) == WaitClass::Lock).then_some(wait.arguments[0])
+}
+
+/// True for the address of a lock in the kernel, which is the same for all processes.
+fn is_kernel_avma(avma: u64) -> bool {
+    avma >> 63 == 1
+}
+
+fn kernel_lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<u64> {
     let wait =
         analysis.kernel_locks.at(thread, *analysis.trace.switches.time.get(segment.out?)?)?;
     let stack = segment.wait_stack(analysis.trace);
@@ -95,12 +111,16 @@ pub fn lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> 
     (same_call && class_of(analysis, segment) == WaitClass::Lock).then_some(wait.lock_avma)
 }
 
-/// Whether `segment` of `thread` was a sleep for the lock at `avma`, if both addresses are known.
+/// Whether `segment` of `thread` was a sleep for the lock at `avma`, for which `sleeper` slept, if
+/// both addresses are known and mean the same. Processes may share a futex at different addresses.
 pub(crate) fn is_same_address(
     analysis: &Analysis<'_>,
-    avma: Option<u64>,
+    (avma, sleeper): (Option<u64>, ThreadId),
     thread: ThreadId,
     segment: &Segment,
 ) -> Option<bool> {
-    Some(avma? == lock_of(analysis, thread, segment)?)
+    let (one, other) = (avma?, lock_of(analysis, thread, segment)?);
+    let process = |thread| analysis.trace.threads.process_of(thread).leader;
+    (is_kernel_avma(one) || is_kernel_avma(other) || process(sleeper) == process(thread))
+        .then_some(one == other)
 }

@@ -20,7 +20,7 @@ use super::{
     header::Header,
     record::kind,
     resolve::{self, StackOverTime},
-    rows::{Contention, Placement, Row, Rows, Sample, Switch, Waking},
+    rows::{Contention, KeptWait, Placement, Row, Rows, Sample, Switch, Waking},
     side_band::{self, Timed},
     space::Spaces,
     stack_table::StackTable,
@@ -208,6 +208,7 @@ fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
     let (mut switches, mut wakings, mut samples) = (Chunks::new(), Chunks::new(), Chunks::new());
     let (mut arrivals, mut migrations, mut contentions) =
         (Chunks::new(), Chunks::new(), Chunks::new());
+    let mut kept_waits = Vec::new();
     for (_, rows, numbers) in chunks {
         switches.push((rows.switches, numbers));
         wakings.push((rows.wakings, numbers));
@@ -215,13 +216,15 @@ fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
         arrivals.push((rows.arrivals, numbers));
         migrations.push((rows.migrations, numbers));
         contentions.push((rows.contentions, numbers));
+        kept_waits.extend(rows.kept_waits);
     }
     let (arrivals, migrations) = (sorted(arrivals), sorted(migrations));
     let (switches, (wakings, (samples, contentions))) = rayon::join(
         || sorted(switches),
         || rayon::join(|| sorted(wakings), || (sorted(samples), sorted(contentions))),
     );
-    let mut rows = Rows { switches, wakings, samples, arrivals, migrations, contentions };
+    let mut rows =
+        Rows { switches, wakings, samples, arrivals, migrations, contentions, kept_waits };
     identify_exiting(&mut rows.samples, &rows.switches);
     rows
 }
@@ -294,6 +297,7 @@ impl Columns {
 fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
     (trace.arrivals, trace.migrations) =
         (placements(&rows.arrivals, columns), placements(&rows.migrations, columns));
+    trace.kept_waits = kept_waits(rows.kept_waits, columns);
     let (switches, (wakings, (samples, contentions))) = rayon::join(
         || switches(rows.switches, columns),
         || {
@@ -305,6 +309,24 @@ fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
     );
     (trace.switches, trace.wakings, trace.samples, trace.contentions) =
         (switches, wakings, samples, contentions);
+}
+
+fn kept_waits(rows: Vec<Row<KeptWait>>, columns: &Columns) -> Vec<unhitch_model::KeptWait> {
+    let mut out: Vec<unhitch_model::KeptWait> = rows
+        .iter()
+        .map(|row| {
+            let time = Time::from_nanos(row.time);
+            unhitch_model::KeptWait {
+                thread: columns.thread(row.of.tid, time),
+                time,
+                syscall: u16::try_from(row.of.syscall).ok(),
+                arguments: row.of.arguments,
+                owner: (row.of.owner != 0).then(|| columns.thread(row.of.owner, time)),
+            }
+        })
+        .collect();
+    out.sort_unstable_by_key(|wait| (wait.thread, wait.time));
+    out
 }
 
 fn switches(rows: Vec<Row<Switch>>, columns: &Columns) -> Switches {

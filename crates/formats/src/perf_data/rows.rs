@@ -52,6 +52,17 @@ pub(crate) struct Contention {
     pub end: bool,
 }
 
+/// A wait of which more than the stack was kept. The row's time is when the thread left its CPU.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct KeptWait {
+    pub tid: u32,
+    /// Negative in no system call.
+    pub syscall: i32,
+    pub arguments: [u64; 2],
+    /// 0 if it is not known.
+    pub owner: u32,
+}
+
 /// The rows of one chunk, in the order of the file. Stacks are numbers in the decoder's table.
 #[derive(Default)]
 pub(crate) struct Rows {
@@ -61,4 +72,5 @@ pub(crate) struct Rows {
     pub arrivals: Vec<Row<Placement>>,
     pub migrations: Vec<Row<Placement>>,
     pub contentions: Vec<Row<Contention>>,
+    pub kept_waits: Vec<Row<KeptWait>>,
 }

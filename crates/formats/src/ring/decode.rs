@@ -7,8 +7,9 @@
 use super::layout::{
     self, BLOCK_BYTES, BLOCK_HEADER_BYTES, Records, RingPart, kind, u32_at, u64_at,
 };
+use super::sleepers::{self, Entry};
 use super::stacks::{Chain, Definition, Stacks};
-use crate::perf_data::rows::{Row, Rows, Sample, Switch, Waking};
+use crate::perf_data::rows::{KeptWait, Row, Rows, Sample, Switch, Waking};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use unhitch_model::{TaskState, WakeFlags, Warnings, units};
@@ -36,7 +37,7 @@ pub(crate) struct Decoded {
 
 /// Decodes `rings.bin`. Damage goes to `warnings`.
 pub(crate) fn decode(bytes: &[u8], warnings: &mut Warnings) -> Decoded {
-    let rings = match layout::read(bytes) {
+    let (rings, sleepers) = match layout::read(bytes) {
         Ok(rings) => rings,
         Err(why) => {
             warnings.add(format!("the rings in the container cannot be read ({why})"));
@@ -47,6 +48,7 @@ pub(crate) fn decode(bytes: &[u8], warnings: &mut Warnings) -> Decoded {
     for ring in &rings {
         decoder.ring(ring);
     }
+    sleepers::decode(sleepers).for_each(|sleeper| decoder.sleeper(&sleeper));
     decoder.finish(warnings)
 }
 
@@ -215,10 +217,18 @@ impl<'a> Decoder<'a> {
             }
             kind::WAIT => {
                 self.over_budget += flags & layout::STACKS_OVER_BUDGET;
+                let of = KeptWait {
+                    tid: place.current,
+                    syscall: u32_at(record, 24) as i32,
+                    owner: u32_at(record, 28),
+                    arguments: [u64_at(record, 32), u64_at(record, 40)],
+                };
+                let (left, cpu) = (u64_at(record, 8), place.cpu);
+                self.out.rows.kept_waits.push(Row { time: left, stack: 0, cpu, of });
                 let chain = self.stacks.chain(u32_at(record, 16), u32_at(record, 20));
                 if chain != 0 {
                     *self.out.counts.entry("wait stack").or_default() += 1;
-                    self.waits.add(place.current, u64_at(record, 8), chain, flags);
+                    self.waits.add(place.current, left, chain, flags);
                 }
             }
             kind::WAKER => {
@@ -251,6 +261,21 @@ impl<'a> Decoder<'a> {
             }
             // Of a later version.
             _ => {}
+        }
+    }
+
+    /// A wait that had not ended at the save.
+    fn sleeper(&mut self, entry: &Entry<'a>) {
+        let (tid, syscall, arguments) = (entry.tid, entry.syscall, entry.arguments);
+        let of = KeptWait { tid, syscall, arguments, owner: entry.owner };
+        self.out.rows.kept_waits.push(Row { time: entry.left_ns, stack: 0, cpu: 0, of });
+        let kernel = Definition { pid: 0, flags: 0, addresses: entry.kernel_stack };
+        let flags = 1 | entry.user_end << 1;
+        let user = Definition { pid: entry.pid, flags, addresses: entry.user_stack };
+        let chain = self.stacks.chain_of([kernel, user]);
+        if chain != 0 {
+            *self.out.counts.entry("wait stack at the save").or_default() += 1;
+            self.waits.add(tid, entry.left_ns, chain, 0);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The layout of `rings.bin`, blocks and records. All numbers are little-endian.
 
+use super::sleepers::{self, SleeperPart};
+
 /// Length of a block.
 pub const BLOCK_BYTES: usize = 32 << 10;
 /// Length of a block's header: number, base, current thread, CPU.
@@ -139,11 +141,11 @@ pub fn started_ns(blocks: &[u8]) -> Option<u64> {
 }
 
 /// The content of `rings.bin`.
-pub fn encode(rings: &[RingPart<'_>]) -> Vec<u8> {
+pub fn encode(rings: &[RingPart<'_>], sleepers: &[SleeperPart]) -> Vec<u8> {
     let len: usize = rings.iter().map(|ring| ENTRY_BYTES + ring.blocks.len()).sum();
     let mut out = Vec::with_capacity(HEADER_BYTES + len);
     out.extend(MAGIC);
-    for word in [VERSION, BLOCK_BYTES as u32, rings.len() as u32, 0] {
+    for word in [VERSION, BLOCK_BYTES as u32, rings.len() as u32, sleepers.len() as u32] {
         out.extend(word.to_le_bytes());
     }
     for ring in rings {
@@ -153,11 +155,13 @@ pub fn encode(rings: &[RingPart<'_>]) -> Vec<u8> {
         out.extend(0_u64.to_le_bytes());
     }
     rings.iter().for_each(|ring| out.extend(ring.blocks));
+    sleepers::encode(sleepers, &mut out);
     out
 }
 
-/// The rings in `bytes`. A ring that ends early has the blocks that are there.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<RingPart<'_>>, String> {
+/// The rings in `bytes`, and the bytes of the sleepers. A ring that ends early has the blocks that
+/// are there.
+pub(super) fn read(bytes: &[u8]) -> Result<(Vec<RingPart<'_>>, &[u8]), String> {
     let header = bytes.get(..HEADER_BYTES).filter(|header| header.starts_with(MAGIC));
     let header = header.ok_or("it does not begin with the rings' header")?;
     let (version, block_bytes, count) = (u32_at(header, 8), u32_at(header, 12), u32_at(header, 16));
@@ -175,7 +179,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<RingPart<'_>>, String> {
         rings.push(RingPart { cpu, end: u64_at(entry, 8), blocks: own });
         blocks = rest;
     }
-    Ok(rings)
+    Ok((rings, blocks))
 }
 
 /// The number at `offset`; 0 beyond the end.

@@ -10,7 +10,9 @@
 
 mod decode;
 mod layout;
+mod sleepers;
 mod stacks;
 
 pub(crate) use decode::{Decoded, decode};
 pub use layout::{BLOCK_BYTES, RingPart, count, encode, started_ns};
+pub use sleepers::SleeperPart;

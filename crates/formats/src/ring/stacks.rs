@@ -11,7 +11,7 @@ pub(crate) struct Chain {
 }
 
 /// The definition of one stack, of the kernel or of a process.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Definition<'a> {
     pub(super) pid: u32,
     /// Bit 0: of a process; bits 1 to 3: how it ends, `enum stack_end` of `ring.h`.
@@ -69,29 +69,38 @@ impl<'a> Stacks<'a> {
         if let Some(number) = self.known.get(&(kernel, user)) {
             return *number;
         }
-        let mut chain = Chain::default();
-        for (position, marker) in [(kernel, context::KERNEL), (user, context::USER)] {
+        let mut parts = [Definition::default(); 2];
+        for (part, position) in parts.iter_mut().zip([kernel, user]) {
             match self.defined.get(&position) {
                 _ if position == 0 => {}
                 None => self.missing += 1,
-                Some(of) => {
-                    chain.pid = chain.pid.max(of.pid);
-                    chain.words.extend(marker.to_le_bytes());
-                    chain.words.extend_from_slice(of.addresses);
-                    if !of.is_complete() {
-                        // No code is there, so the stack is shown as cut.
-                        chain.words.extend(0_u64.to_le_bytes());
-                    }
-                }
+                Some(of) => *part = *of,
             }
         }
-        let number = if chain.words.is_empty() {
-            0
-        } else {
-            self.chains.push(chain);
-            self.chains.len() as u32
-        };
+        let number = self.chain_of(parts);
         self.known.insert((kernel, user), number);
         number
+    }
+
+    /// The number of the chain of a kernel stack and a user stack.
+    pub(super) fn chain_of(&mut self, [kernel, user]: [Definition<'a>; 2]) -> u32 {
+        let mut chain = Chain::default();
+        for (of, marker) in [(kernel, context::KERNEL), (user, context::USER)] {
+            if of.addresses.is_empty() {
+                continue;
+            }
+            chain.pid = chain.pid.max(of.pid);
+            chain.words.extend(marker.to_le_bytes());
+            chain.words.extend_from_slice(of.addresses);
+            if !of.is_complete() {
+                // No code is there, so the stack is shown as cut.
+                chain.words.extend(0_u64.to_le_bytes());
+            }
+        }
+        if chain.words.is_empty() {
+            return 0;
+        }
+        self.chains.push(chain);
+        self.chains.len() as u32
     }
 }

@@ -9,8 +9,10 @@
 
 mod pool;
 mod reader;
+mod walk;
 
 pub use reader::{LocalRules, RuleReader};
+pub(crate) use walk::Walker;
 
 use crate::error::Error;
 use crate::procfs::{self, ExecutableMap};

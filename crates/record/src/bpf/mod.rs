@@ -6,26 +6,31 @@
 //! *Why a copy needs no pause*: as for the rings of perf events (see [`ring`](crate::ring)), what
 //! the kernel overwrites meanwhile is the oldest part, which is known after the copy and left out.
 
+mod sleepers;
+
+pub(crate) use sleepers::{Sleeper, unwind as unwind_sleepers};
+
 use crate::error::Error;
 use crate::kernel;
 use crate::options::{DEFAULT_RING_BYTES, Options};
 use crate::sys::{self, SharedArray};
-use crate::unwind::{self, MAPPING_BYTES, Maps, RuleReader, Unwinding};
-use aya::maps::Map;
+use crate::unwind::{self, MAPPING_BYTES, Maps, RuleReader, Unwinding, Walker};
+use aya::maps::{HashMap, Map, MapData};
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
-use aya::programs::{BtfTracePoint, PerfEvent};
+use aya::programs::{BtfTracePoint, Iter, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
+use rustc_hash::FxHashMap;
 use std::fmt::Display;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use unhitch_formats::ring::{self, BLOCK_BYTES, RingPart};
 use unhitch_model::units::plural;
 use unhitch_model::{CpuSpan, Time, Window};
 
 /// The compiled programs.
-static PROGRAMS: &[u8] = aya::include_bytes_aligned!("../bpf/recorder.bpf.o");
+static PROGRAMS: &[u8] = aya::include_bytes_aligned!("../../bpf/recorder.bpf.o");
 /// The programs and the tracepoints that they are attached to.
 const TRACEPOINTS: [(&str, &str); 6] = [
     ("on_switch", "sched_switch"),
@@ -57,7 +62,9 @@ pub(crate) struct Engine {
     /// Fills the maps by which user stacks are unwound.
     unwinding: Option<Unwinding>,
     /// Keeps the programs attached.
-    programs: Ebpf,
+    programs: Mutex<Ebpf>,
+    /// What the user stacks of sleepers are unwound with.
+    shared: Arc<Shared>,
     blocks: SharedArray,
     rings: SharedArray,
     cpus: Vec<u16>,
@@ -73,15 +80,48 @@ pub(crate) struct RingState {
     pub(crate) used_bytes: usize,
 }
 
+/// Maps that are read at a save.
+pub(crate) struct Shared {
+    mappings: SharedArray,
+    rows: SharedArray,
+    tasks: SharedArray,
+}
+
+impl Shared {
+    pub(crate) fn walker(&self) -> Walker<'_> {
+        Walker { mappings: &self.mappings, rows: &self.rows }
+    }
+
+    /// True if the thread still sleeps as it did when it left its CPU at this time.
+    pub(crate) fn still_sleeps(&self, tid: u32, left_ns: u64) -> bool {
+        let slot = (tid as usize % TASK_SLOTS) * TASK_SLOT_BYTES;
+        let woken_ns = self.tasks.load(slot + 8);
+        self.tasks.load(slot) == left_ns && woken_ns == 0
+    }
+}
+
 /// Copies of all rings.
 pub(crate) struct RingsCopy {
     pub(crate) spans: Vec<CpuSpan>,
     /// True if nothing has been overwritten since recording started.
     pub(crate) from_start: bool,
-    /// The content of `rings.bin`.
-    pub(crate) bytes: Arc<Vec<u8>>,
-    /// Number of records.
-    pub(crate) records: usize,
+    /// Each ring's CPU, end, and blocks.
+    rings: Vec<(u16, u64, Vec<u8>)>,
+    /// The threads that are asleep.
+    pub(crate) sleepers: Vec<Sleeper>,
+}
+
+impl RingsCopy {
+    /// The content of `rings.bin`, and the number of its records.
+    pub(crate) fn encode(&self) -> (Vec<u8>, usize) {
+        let parts: Vec<RingPart<'_>> = self
+            .rings
+            .iter()
+            .map(|(cpu, end, blocks)| RingPart { cpu: *cpu, end: *end, blocks })
+            .collect();
+        let records = parts.iter().map(ring::count).sum();
+        (ring::encode(&parts, &sleepers::parts(&self.sleepers)), records)
+    }
 }
 
 impl Engine {
@@ -133,9 +173,17 @@ impl Engine {
         sampler.load().map_err(failed("load a program"))?;
         let blocks = map(&programs, "blocks", rings as usize * blocks_per_cpu * BLOCK_BYTES)?;
         let rings = map(&programs, "cpus", rings as usize * CPU_RING_BYTES)?;
+        let lister: &mut Iter = program(&mut programs, "on_each_thread")?;
+        lister.load("task", &btf).map_err(failed("load a program"))?;
+        let shared = Arc::new(Shared {
+            mappings: map(&programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?,
+            rows: map(&programs, "rows", unwind::ROWS as usize * 8)?,
+            tasks: map(&programs, "tasks", TASK_SLOTS * TASK_SLOT_BYTES)?,
+        });
         let cpus = cpus.to_vec();
         let started = Time::ZERO;
-        Ok(Self { unwinding: None, programs, blocks, rings, cpus, blocks_per_cpu, started })
+        let programs = Mutex::new(programs);
+        Ok(Self { unwinding: None, programs, shared, blocks, rings, cpus, blocks_per_cpu, started })
     }
 
     /// Begins to record. `reader` reads the unwind tables of the programs that run.
@@ -145,14 +193,17 @@ impl Engine {
         reader: Box<dyn RuleReader>,
     ) -> Result<(), Error> {
         if options.user_stacks {
-            self.unwinding = Some(Unwinding::start(maps(&mut self.programs)?, reader)?);
+            let maps = maps(&mut self.programs())?;
+            self.unwinding = Some(Unwinding::start(maps, reader)?);
         }
         for (name, _) in TRACEPOINTS {
-            let program: &mut BtfTracePoint = program(&mut self.programs, name)?;
+            let mut programs = self.programs();
+            let program: &mut BtfTracePoint = program(&mut programs, name)?;
             program.attach().map_err(failed("attach a program"))?;
         }
         if options.sample_hz > 0 {
-            let sampler: &mut PerfEvent = program(&mut self.programs, "on_sample")?;
+            let mut programs = self.programs();
+            let sampler: &mut PerfEvent = program(&mut programs, "on_sample")?;
             for &cpu in &self.cpus {
                 let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
                 let scope = PerfEventScope::AllProcessesOneCpu { cpu: u32::from(cpu) };
@@ -162,6 +213,34 @@ impl Engine {
         }
         self.started = sys::monotonic_now();
         Ok(())
+    }
+
+    fn programs(&self) -> MutexGuard<'_, Ebpf> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The threads that are asleep, with their kernel stacks.
+    fn sleepers(&self) -> Result<Vec<Sleeper>, Error> {
+        let mut programs = self.programs();
+        let lister: &mut Iter = program(&mut programs, "on_each_thread")?;
+        let link = lister.attach().map_err(failed("list the threads"))?;
+        let link = lister.take_link(link).map_err(failed("list the threads"))?;
+        let list = link.into_file().map_err(failed("list the threads"))?;
+        sleepers::read(list).map_err(failed("list the threads"))
+    }
+
+    /// What the user stacks of sleepers are unwound with.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The mappings of processes, by pid: the first of [`Shared`]'s, and their number.
+    pub(crate) fn mappings(&self) -> FxHashMap<u32, [u32; 2]> {
+        let programs = self.programs();
+        let known = programs.map("processes").and_then(|map| {
+            HashMap::<&MapData, u32, [u32; 2]>::try_from(map).ok()
+        });
+        known.map(|known| known.iter().flatten().collect()).unwrap_or_default()
     }
 
     /// The state of every ring.
@@ -224,9 +303,11 @@ impl Engine {
         for (&cpu, &end) in self.cpus.iter().zip(&ends) {
             parts.push(self.blocks_before(cpu, end));
         }
-        let mut copy = RingsCopy { spans: Vec::new(), from_start: true, bytes: Arc::default(), records: 0 };
-        let mut rings = Vec::with_capacity(parts.len());
-        for ((&cpu, &end), blocks) in self.cpus.iter().zip(&ends).zip(&mut parts) {
+        // Without them, waits that have not ended yet have no stacks.
+        let sleepers = self.sleepers().unwrap_or_default();
+        let mut copy =
+            RingsCopy { spans: Vec::new(), from_start: true, rings: Vec::new(), sleepers };
+        for ((&cpu, &end), mut blocks) in self.cpus.iter().zip(&ends).zip(parts) {
             // The block that is being written, and the one after it, may have been overwritten.
             let last = end / BLOCK_BYTES as u64;
             let now = self.counter(cpu, WRITTEN_AT) / BLOCK_BYTES as u64;
@@ -235,14 +316,11 @@ impl Engine {
             blocks.drain(..blocks.len() - len);
             let is_whole = (last + 1) * BLOCK_BYTES as u64 == len as u64;
             copy.from_start &= is_whole;
-            let oldest = ring::started_ns(blocks).map_or(taken, Time::from_nanos);
+            let oldest = ring::started_ns(&blocks).map_or(taken, Time::from_nanos);
             let start = if is_whole { self.started } else { oldest };
             copy.spans.push(CpuSpan { cpu, window: Window::new(start.min(taken), taken) });
-            let part = RingPart { cpu, end, blocks };
-            copy.records += ring::count(&part);
-            rings.push(part);
+            copy.rings.push((cpu, end, blocks));
         }
-        copy.bytes = Arc::new(ring::encode(&rings));
         copy
     }
 
@@ -285,12 +363,22 @@ fn map(programs: &Ebpf, name: &str, len: usize) -> Result<SharedArray, Error> {
 
 /// The maps by which user stacks are unwound.
 fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
+    let action = "use a map of the recorder";
     let mappings = map(programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?;
     let rows = map(programs, "rows", unwind::ROWS as usize * 8)?;
-    let mut take = |name: &'static str| programs.take_map(name).ok_or_else(|| missing(name));
-    let processes = take("processes")?.try_into().map_err(failed("use a map of the recorder"))?;
-    let hints = take("hints")?.try_into().map_err(failed("use a map of the recorder"))?;
-    Ok(Maps { processes, mappings, rows, hints })
+    // This side of it stays here, for saves.
+    let processes = match programs.map("processes") {
+        Some(Map::HashMap(map)) => map.fd().as_fd().try_clone_to_owned().map_err(failed(action))?,
+        _ => return Err(missing("processes")),
+    };
+    let processes = Map::HashMap(MapData::from_fd(processes).map_err(failed(action))?);
+    let hints = programs.take_map("hints").ok_or_else(|| missing("hints"))?;
+    Ok(Maps {
+        processes: processes.try_into().map_err(failed(action))?,
+        mappings,
+        rows,
+        hints: hints.try_into().map_err(failed(action))?,
+    })
 }
 
 fn program<'a, P>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>

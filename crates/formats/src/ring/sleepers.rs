@@ -1,0 +1,80 @@
+//! The threads that were asleep at the save: the end of `rings.bin`, after the blocks.
+
+use super::layout::{u32_at, u64_at};
+
+/// Length of an entry without its stacks.
+const ENTRY_BYTES: usize = 56;
+
+/// A thread that is asleep.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SleeperPart {
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// When it left its CPU, in nanoseconds of the trace's clock.
+    pub left_ns: u64,
+    /// The thread that holds the lock that it waits for; 0 if that is not known.
+    pub owner: u32,
+    /// The system call that it is in; -1 in none.
+    pub syscall: i32,
+    /// The call's first two arguments.
+    pub arguments: [u64; 2],
+    /// Addresses, leaf first.
+    pub kernel_stack: Vec<u64>,
+    /// Addresses, leaf first.
+    pub user_stack: Vec<u64>,
+    /// How the user stack ends, `enum stack_end` of `ring.h`.
+    pub user_end: u8,
+}
+
+pub(super) fn encode(sleepers: &[SleeperPart], out: &mut Vec<u8>) {
+    for sleeper in sleepers {
+        out.extend(sleeper.tid.to_le_bytes());
+        out.extend(sleeper.pid.to_le_bytes());
+        out.extend(sleeper.left_ns.to_le_bytes());
+        out.extend(sleeper.owner.to_le_bytes());
+        out.extend(sleeper.syscall.to_le_bytes());
+        sleeper.arguments.iter().for_each(|word| out.extend(word.to_le_bytes()));
+        out.extend((sleeper.kernel_stack.len() as u32).to_le_bytes());
+        out.extend((sleeper.user_stack.len() as u32).to_le_bytes());
+        out.extend(u64::from(sleeper.user_end).to_le_bytes());
+        let stacks = sleeper.kernel_stack.iter().chain(&sleeper.user_stack);
+        stacks.for_each(|word| out.extend(word.to_le_bytes()));
+    }
+}
+
+/// One entry, with its stacks as bytes.
+pub(super) struct Entry<'a> {
+    pub(super) tid: u32,
+    pub(super) pid: u32,
+    pub(super) left_ns: u64,
+    pub(super) owner: u32,
+    pub(super) syscall: i32,
+    pub(super) arguments: [u64; 2],
+    pub(super) kernel_stack: &'a [u8],
+    pub(super) user_stack: &'a [u8],
+    pub(super) user_end: u64,
+}
+
+/// The entries in `bytes`, up to the first one that is cut off.
+pub(super) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    std::iter::from_fn(move || {
+        let (entry, rest) = bytes.split_at_checked(ENTRY_BYTES)?;
+        let len = |at| (u32_at(entry, at) as usize).checked_mul(8);
+        let (kernel_stack, rest) = rest.split_at_checked(len(40)?)?;
+        let (user_stack, rest) = rest.split_at_checked(len(44)?)?;
+        bytes = rest;
+        Some(Entry {
+            tid: u32_at(entry, 0),
+            pid: u32_at(entry, 4),
+            left_ns: u64_at(entry, 8),
+            owner: u32_at(entry, 16),
+            syscall: u32_at(entry, 20) as i32,
+            arguments: [u64_at(entry, 24), u64_at(entry, 32)],
+            kernel_stack,
+            user_stack,
+            user_end: u64_at(entry, 48),
+        })
+    })
+}

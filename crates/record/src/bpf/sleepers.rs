@@ -1,0 +1,88 @@
+//! The threads that are asleep at the time of a save: the kernel lists them with their kernel
+//! stacks and registers (`on_each_thread` of `recorder.bpf.c`). Their user stacks are unwound here,
+//! by reading their memory, so that a wait that has not ended yet is explained as well as others.
+
+use crate::memory::{Memory, Words};
+use super::Shared;
+use std::fs::File;
+use std::io::{self, Read};
+use unhitch_formats::ring::SleeperPart;
+
+/// `struct sleeper` of `recorder.bpf.c`: its length, and where its frames are.
+const SLEEPER_BYTES: usize = 584;
+const FRAMES_AT: usize = 80;
+
+/// A thread that is asleep.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sleeper {
+    pub(crate) pid: u32,
+    /// `rip`, `rsp`, `rbp` in user mode; zeros for a kernel thread.
+    registers: [u64; 3],
+    part: SleeperPart,
+}
+
+impl Sleeper {
+    pub(crate) fn tid(&self) -> u32 {
+        self.part.tid
+    }
+}
+
+/// Reads the list that the kernel makes.
+pub(crate) fn read(mut list: File) -> io::Result<Vec<Sleeper>> {
+    let mut bytes = Vec::new();
+    list.read_to_end(&mut bytes)?;
+    Ok(bytes.chunks_exact(SLEEPER_BYTES).map(parse).collect())
+}
+
+fn parse(bytes: &[u8]) -> Sleeper {
+    let word = |at: usize| {
+        let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u64::from_ne_bytes)
+    };
+    let half = |at: usize| (word(at / 8 * 8) >> (at % 8 * 8)) as u32;
+    let (first, count) = (half(72) as usize, half(76) as usize);
+    let frames = bytes[FRAMES_AT..].chunks_exact(8).skip(first).take(count);
+    Sleeper {
+        pid: half(4),
+        registers: [word(24), word(32), word(40)],
+        part: SleeperPart {
+            tid: half(0),
+            pid: half(4),
+            left_ns: word(8),
+            owner: half(16),
+            syscall: if half(20) != 0 { word(48) as i32 } else { -1 },
+            arguments: [word(56), word(64)],
+            kernel_stack: frames.map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).collect(),
+            user_stack: Vec::new(),
+            user_end: 0,
+        },
+    }
+}
+
+/// Adds the user stacks of threads of one process. `own` are the process's mappings.
+pub(crate) fn unwind(
+    sleepers: &[Sleeper],
+    pid: u32,
+    own: Option<[u32; 2]>,
+    shared: &Shared,
+) -> Vec<Sleeper> {
+    let mut sleepers = sleepers.to_vec();
+    let Ok(memory) = Memory::open(pid) else { return sleepers };
+    let mut words = Words::new(&memory);
+    for Sleeper { registers, part, .. } in &mut sleepers {
+        if registers[0] == 0 {
+            continue;
+        }
+        let (frames, end) = shared.walker().walk(*registers, own, |avma| words.at(avma));
+        // A thread that has gone on has changed its stack meanwhile.
+        if shared.still_sleeps(part.tid, part.left_ns) {
+            (part.user_stack, part.user_end) = (frames, end as u8);
+        }
+    }
+    sleepers
+}
+
+/// What is written to the trace.
+pub(super) fn parts(sleepers: &[Sleeper]) -> Vec<SleeperPart> {
+    sleepers.iter().map(|sleeper| sleeper.part.clone()).collect()
+}

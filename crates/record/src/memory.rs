@@ -1,0 +1,105 @@
+//! The memory of other processes.
+//!
+//! A page of another process's memory may belong to a file on a FUSE file system whose server never
+//! answers. Reading it would put us into an unkillable sleep. So we only read private memory that
+//! is present, according to `/proc/P/pagemap`.
+
+use rustc_hash::FxHashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// The memory of a process, as far as it can be read without waiting for anybody.
+pub(crate) struct Memory {
+    bytes: fs::File,
+    pages: fs::File,
+}
+
+impl Memory {
+    pub(crate) fn open(pid: u32) -> io::Result<Self> {
+        let open = |name| fs::File::open(format!("/proc/{pid}/{name}"));
+        Ok(Self { bytes: open("mem")?, pages: open("pagemap")? })
+    }
+
+    /// Reads at most a page.
+    pub(crate) fn read(&self, bytes: &mut [u8], avma: u64) -> io::Result<()> {
+        let last = avma.checked_add(bytes.len() as u64 - 1).ok_or(io::ErrorKind::InvalidInput)?;
+        for page_avma in [avma, last] {
+            self.check_page(page_avma)?;
+        }
+        self.bytes.read_exact_at(bytes, avma)
+    }
+
+    /// Fails unless the page is present and private (Documentation/admin-guide/mm/pagemap.rst).
+    fn check_page(&self, avma: u64) -> io::Result<()> {
+        const PRESENT: u64 = 1 << 63;
+        const OF_FILE_OR_SHARED: u64 = 1 << 61;
+        let mut entry = [0; 8];
+        self.pages.read_exact_at(&mut entry, avma / crate::sys::page_size() as u64 * 8)?;
+        match u64::from_ne_bytes(entry) & (PRESENT | OF_FILE_OR_SHARED) {
+            PRESENT => Ok(()),
+            _ => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+/// Words of a process's memory, read page by page.
+pub(crate) struct Words<'a> {
+    memory: &'a Memory,
+    /// Pages by number; `None` for one that cannot be read.
+    pages: FxHashMap<u64, Option<Vec<u8>>>,
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(memory: &'a Memory) -> Self {
+        Self { memory, pages: FxHashMap::default() }
+    }
+
+    /// The word at `avma`; `None` if it is not aligned or cannot be read.
+    pub(crate) fn at(&mut self, avma: u64) -> Option<u64> {
+        if avma % 8 != 0 {
+            return None;
+        }
+        let len = crate::sys::page_size();
+        let page = self.pages.entry(avma / len as u64).or_insert_with(|| {
+            let mut bytes = vec![0; len];
+            self.memory.read(&mut bytes, avma / len as u64 * len as u64).ok().map(|()| bytes)
+        });
+        let offset = (avma % len as u64) as usize;
+        let bytes = page.as_ref()?.get(offset..offset + 8)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_private_memory_that_is_present_is_read() {
+        let memory = Memory::open(std::process::id()).unwrap();
+        let here = Box::new([7_u8; 20]);
+        let mut bytes = [0; 20];
+        memory.read(&mut bytes, here.as_ptr() as u64).unwrap();
+        assert_eq!(bytes, *here);
+        // Code belongs to a file, and the first page is not mapped.
+        let code = crate::procfs::address_space(std::process::id())
+            .maps
+            .into_iter()
+            .find(|map| map.path.starts_with(b"/"))
+            .unwrap();
+        for avma in [code.start_avma, 0x1000, u64::MAX] {
+            assert!(memory.read(&mut bytes, avma).is_err(), "{avma:#x}");
+        }
+    }
+
+    #[test]
+    fn words_of_our_own() {
+        let memory = Memory::open(std::process::id()).unwrap();
+        let mut words = Words::new(&memory);
+        let here = Box::new([1_u64, 2, 3]);
+        let avma = here.as_ptr() as u64;
+        assert_eq!([0, 8, 16].map(|at| words.at(avma + at)), [Some(1), Some(2), Some(3)]);
+        assert_eq!((words.at(avma + 1), words.at(0x1000), words.at(u64::MAX - 7)), (None, None, None));
+    }
+}
