@@ -53,6 +53,8 @@ pub struct KeptWait {
     pub syscall: Option<u16>,
     /// The call's first two arguments. For `futex(2)`, the first is the lock's address (avma).
     pub arguments: [u64; 2],
+    /// The address of the lock in the kernel that it waited for.
+    pub kernel_lock_avma: Option<u64>,
     /// The thread that held the lock at that moment, where the lock's own memory says so.
     pub owner: Option<ThreadId>,
 }

@@ -273,6 +273,7 @@ int BPF_PROG(on_exit_of_schedule, bool is_switch)
 		record->owner = slot ? slot->owner : 0;
 		record->arguments[0] = called ? regs->di : 0;
 		record->arguments[1] = called ? regs->si : 0;
+		record->kernel_lock = slot ? slot->kernel_lock : 0;
 	}
 	leave(ring);
 	return 0;
@@ -354,6 +355,29 @@ int BPF_PROG(on_first_wake_up, struct task_struct *wakee)
 	return woken(ctx, wakee, true);
 }
 
+#define LCB_F_SPIN 1
+
+// A thread that waits for a lock in the kernel, and does not only spin.
+SEC("tp_btf/contention_begin")
+int BPF_PROG(on_contention, void *lock, unsigned int flags)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	struct task_slot *slot = tid && !(flags & LCB_F_SPIN) ? slot_of(tid) : 0;
+	if (slot && slot->tid == tid)
+		slot->kernel_lock = (u64)lock;
+	return 0;
+}
+
+SEC("tp_btf/contention_end")
+int BPF_PROG(on_end_of_contention, void *lock, int result)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	struct task_slot *slot = tid ? slot_of(tid) : 0;
+	if (slot && slot->tid == tid)
+		slot->kernel_lock = 0;
+	return 0;
+}
+
 // Another program has other mappings.
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task)
@@ -417,6 +441,7 @@ struct sleeper {
 	u64 ip, sp, bp; // in user mode; 0 for a kernel thread
 	u64 syscall;
 	u64 arguments[2];
+	u64 kernel_lock;
 	u32 first; // of `frames`
 	u32 count;
 	u64 frames[SLEEPER_FRAMES];
@@ -445,6 +470,7 @@ int on_each_thread(struct bpf_iter__task *ctx)
 	sleeper->tgid = task->tgid;
 	sleeper->left_ns = slot->left_ns;
 	sleeper->owner = slot->owner;
+	sleeper->kernel_lock = slot->kernel_lock;
 	if (!(task->flags & PF_KTHREAD)) {
 		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 		sleeper->called = in_syscall(regs);

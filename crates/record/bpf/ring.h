@@ -54,6 +54,7 @@ struct task_slot {
 	u32 tid;
 	s32 prio; // as last written
 	u64 context; // where in its stack it left its CPU
+	u64 kernel_lock; // the address of the lock in the kernel that it waits for; 0 for none
 	u32 place; // where it waits (`place_of`)
 	u32 owner; // the thread that holds the lock that it waits for; 0 if that is not known
 	u32 waits[PLACES]; // where it waited when its stack was taken
@@ -147,6 +148,7 @@ struct wait_record {
 	s32 syscall; // -1: none
 	u32 owner; // of the lock, when the wait began
 	u64 arguments[2];
+	u64 kernel_lock; // the address of the lock in the kernel that it waited for; 0 for none
 };
 
 struct waker_record {

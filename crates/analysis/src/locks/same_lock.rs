@@ -84,7 +84,9 @@ fn all_releasing(analysis: &Analysis<'_>) -> Releasing {
 /// system call names it.
 pub fn lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<u64> {
     let State::Sleeping(_) = segment.state else { return None };
-    kernel_lock_of(analysis, thread, segment).or_else(|| futex_of(analysis, segment))
+    kernel_lock_of(analysis, thread, segment)
+        .or_else(|| kept_wait(analysis, segment)?.kernel_lock_avma)
+        .or_else(|| futex_of(analysis, segment))
 }
 
 /// The futex for which a thread slept, if that was a lock.

@@ -321,6 +321,7 @@ fn kept_waits(rows: Vec<Row<KeptWait>>, columns: &Columns) -> Vec<unhitch_model:
                 time,
                 syscall: u16::try_from(row.of.syscall).ok(),
                 arguments: row.of.arguments,
+                kernel_lock_avma: (row.of.kernel_lock != 0).then_some(row.of.kernel_lock),
                 owner: (row.of.owner != 0).then(|| columns.thread(row.of.owner, time)),
             }
         })

@@ -61,6 +61,8 @@ pub(crate) struct KeptWait {
     pub arguments: [u64; 2],
     /// 0 if it is not known.
     pub owner: u32,
+    /// 0 for none.
+    pub kernel_lock: u64,
 }
 
 /// The rows of one chunk, in the order of the file. Stacks are numbers in the decoder's table.

@@ -222,6 +222,7 @@ impl<'a> Decoder<'a> {
                     syscall: u32_at(record, 24) as i32,
                     owner: u32_at(record, 28),
                     arguments: [u64_at(record, 32), u64_at(record, 40)],
+                    kernel_lock: u64_at(record, 48),
                 };
                 let (left, cpu) = (u64_at(record, 8), place.cpu);
                 self.out.rows.kept_waits.push(Row { time: left, stack: 0, cpu, of });
@@ -267,7 +268,8 @@ impl<'a> Decoder<'a> {
     /// A wait that had not ended at the save.
     fn sleeper(&mut self, entry: &Entry<'a>) {
         let (tid, syscall, arguments) = (entry.tid, entry.syscall, entry.arguments);
-        let of = KeptWait { tid, syscall, arguments, owner: entry.owner };
+        let kernel_lock = entry.kernel_lock;
+        let of = KeptWait { tid, syscall, arguments, owner: entry.owner, kernel_lock };
         self.out.rows.kept_waits.push(Row { time: entry.left_ns, stack: 0, cpu: 0, of });
         let kernel = Definition { pid: 0, flags: 0, addresses: entry.kernel_stack };
         let flags = 1 | entry.user_end << 1;

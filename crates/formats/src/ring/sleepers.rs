@@ -3,7 +3,7 @@
 use super::layout::{u32_at, u64_at};
 
 /// Length of an entry without its stacks.
-const ENTRY_BYTES: usize = 56;
+const ENTRY_BYTES: usize = 64;
 
 /// A thread that is asleep.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -20,6 +20,8 @@ pub struct SleeperPart {
     pub syscall: i32,
     /// The call's first two arguments.
     pub arguments: [u64; 2],
+    /// The address of the lock in the kernel that it waits for; 0 for none.
+    pub kernel_lock: u64,
     /// Addresses, leaf first.
     pub kernel_stack: Vec<u64>,
     /// Addresses, leaf first.
@@ -36,6 +38,7 @@ pub(super) fn encode(sleepers: &[SleeperPart], out: &mut Vec<u8>) {
         out.extend(sleeper.owner.to_le_bytes());
         out.extend(sleeper.syscall.to_le_bytes());
         sleeper.arguments.iter().for_each(|word| out.extend(word.to_le_bytes()));
+        out.extend(sleeper.kernel_lock.to_le_bytes());
         out.extend((sleeper.kernel_stack.len() as u32).to_le_bytes());
         out.extend((sleeper.user_stack.len() as u32).to_le_bytes());
         out.extend(u64::from(sleeper.user_end).to_le_bytes());
@@ -52,6 +55,7 @@ pub(super) struct Entry<'a> {
     pub(super) owner: u32,
     pub(super) syscall: i32,
     pub(super) arguments: [u64; 2],
+    pub(super) kernel_lock: u64,
     pub(super) kernel_stack: &'a [u8],
     pub(super) user_stack: &'a [u8],
     pub(super) user_end: u64,
@@ -62,8 +66,8 @@ pub(super) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     std::iter::from_fn(move || {
         let (entry, rest) = bytes.split_at_checked(ENTRY_BYTES)?;
         let len = |at| (u32_at(entry, at) as usize).checked_mul(8);
-        let (kernel_stack, rest) = rest.split_at_checked(len(40)?)?;
-        let (user_stack, rest) = rest.split_at_checked(len(44)?)?;
+        let (kernel_stack, rest) = rest.split_at_checked(len(48)?)?;
+        let (user_stack, rest) = rest.split_at_checked(len(52)?)?;
         bytes = rest;
         Some(Entry {
             tid: u32_at(entry, 0),
@@ -72,9 +76,10 @@ pub(super) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
             owner: u32_at(entry, 16),
             syscall: u32_at(entry, 20) as i32,
             arguments: [u64_at(entry, 24), u64_at(entry, 32)],
+            kernel_lock: u64_at(entry, 40),
             kernel_stack,
             user_stack,
-            user_end: u64_at(entry, 48),
+            user_end: u64_at(entry, 56),
         })
     })
 }

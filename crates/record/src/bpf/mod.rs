@@ -17,7 +17,7 @@ use crate::sys::{self, SharedArray};
 use crate::unwind::{self, MAPPING_BYTES, Maps, RuleReader, Unwinding, Walker};
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
-use aya::programs::{BtfTracePoint, Iter, PerfEvent};
+use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use rustc_hash::FxHashMap;
 use std::fmt::Display;
@@ -32,14 +32,18 @@ use unhitch_model::{CpuSpan, Time, Window};
 /// The compiled programs.
 static PROGRAMS: &[u8] = aya::include_bytes_aligned!("../../bpf/recorder.bpf.o");
 /// The programs and the tracepoints that they are attached to.
-const TRACEPOINTS: [(&str, &str); 6] = [
+const TRACEPOINTS: [(&str, &str); 8] = [
     ("on_switch", "sched_switch"),
     ("on_exit_of_schedule", "sched_exit_tp"),
     ("on_waking", "sched_waking"),
     ("on_first_wake_up", "sched_wakeup_new"),
     ("on_exec", "sched_process_exec"),
     ("on_free", "sched_process_free"),
+    ("on_contention", "contention_begin"),
+    ("on_end_of_contention", "contention_end"),
 ];
+/// Tracepoints that some kernels lack (`lock:*` came with 5.19).
+const OPTIONAL: [&str; 2] = ["on_contention", "on_end_of_contention"];
 /// `struct cpu_ring` of `ring.h`: its length, and the offsets of some numbers.
 const CPU_RING_BYTES: usize = 128;
 const WRITTEN_AT: usize = 8;
@@ -47,7 +51,7 @@ const NOT_RESERVED_AT: usize = 40;
 const COUNTERS: [(&str, usize); 2] = [("sched:sched_switch", 48), ("sched:sched_waking", 56)];
 /// `struct task_slot`: their number, and the length of one.
 const TASK_SLOTS: usize = 1 << 16;
-const TASK_SLOT_BYTES: usize = 112;
+const TASK_SLOT_BYTES: usize = 120;
 /// Entries of the table of known stacks for each CPU, as in `ring.h`.
 const KNOWN_STACKS_PER_CPU: u32 = 4096;
 /// Where modules and BPF programs begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
@@ -167,7 +171,10 @@ impl Engine {
             .map_err(failed("load the recorder's programs"))?;
         for (name, tracepoint) in TRACEPOINTS {
             let program: &mut BtfTracePoint = program(&mut programs, name)?;
-            program.load(tracepoint, &btf).map_err(failed("load a program"))?;
+            match program.load(tracepoint, &btf) {
+                Err(_) if OPTIONAL.contains(&name) => {}
+                loaded => loaded.map_err(failed("load a program"))?,
+            }
         }
         let sampler: &mut PerfEvent = program(&mut programs, "on_sample")?;
         sampler.load().map_err(failed("load a program"))?;
@@ -199,7 +206,10 @@ impl Engine {
         for (name, _) in TRACEPOINTS {
             let mut programs = self.programs();
             let program: &mut BtfTracePoint = program(&mut programs, name)?;
-            program.attach().map_err(failed("attach a program"))?;
+            match program.attach() {
+                Err(ProgramError::NotLoaded) if OPTIONAL.contains(&name) => {}
+                attached => _ = attached.map_err(failed("attach a program"))?,
+            }
         }
         if options.sample_hz > 0 {
             let mut programs = self.programs();

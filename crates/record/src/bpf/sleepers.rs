@@ -9,8 +9,8 @@ use std::io::{self, Read};
 use unhitch_formats::ring::SleeperPart;
 
 /// `struct sleeper` of `recorder.bpf.c`: its length, and where its frames are.
-const SLEEPER_BYTES: usize = 584;
-const FRAMES_AT: usize = 80;
+const SLEEPER_BYTES: usize = 592;
+const FRAMES_AT: usize = 88;
 
 /// A thread that is asleep.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +40,7 @@ fn parse(bytes: &[u8]) -> Sleeper {
         bytes.map_or(0, u64::from_ne_bytes)
     };
     let half = |at: usize| (word(at / 8 * 8) >> (at % 8 * 8)) as u32;
-    let (first, count) = (half(72) as usize, half(76) as usize);
+    let (first, count) = (half(80) as usize, half(84) as usize);
     let frames = bytes[FRAMES_AT..].chunks_exact(8).skip(first).take(count);
     Sleeper {
         pid: half(4),
@@ -52,6 +52,7 @@ fn parse(bytes: &[u8]) -> Sleeper {
             owner: half(16),
             syscall: if half(20) != 0 { word(48) as i32 } else { -1 },
             arguments: [word(56), word(64)],
+            kernel_lock: word(72),
             kernel_stack: frames.map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).collect(),
             user_stack: Vec::new(),
             user_end: 0,
