@@ -28,7 +28,7 @@ fn wake_ups(writer: &mut Writer, cpu: u16, (from, to): (u64, u64)) {
 }
 
 fn warnings(trace: &Trace) -> Vec<String> {
-    trace.warnings.lines().filter(|line| !line.contains("does not say which process")).collect()
+    trace.warnings.lines().filter(|line| !line.contains("names no process for")).collect()
 }
 
 fn loss(cpu: u16, from_ms: u64, to_ms: u64, events: u64) -> Loss {

@@ -88,7 +88,7 @@ pub enum Error {
         max_kib: usize,
     },
     /// The recorder closed the connection after it had got the request.
-    #[error("the recorder exited during the save, without an answer")]
+    #[error("the recorder exited during the save, without answering")]
     Unanswered,
     /// The recorder refused the request.
     #[error("the recorder answered: {0}")]

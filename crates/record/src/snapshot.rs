@@ -256,7 +256,7 @@ fn span(
     let oldest = records.by_ref().last().and_then(|record| time_of(record, info));
     if records.damaged() {
         warnings.push(format!(
-            "the ring buffer of CPU {cpu} is damaged: its events from before the damage are missing"
+            "the ring buffer of CPU {cpu} is damaged: events older than the damaged place are missing"
         ));
     }
     let start = match oldest {

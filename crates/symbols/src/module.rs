@@ -109,8 +109,8 @@ impl Missing {
                 "no symbols for {count} {modules}, stripped and without a debug file: {names}"
             ),
             Self::TooMuchDwarf => format!(
-                "no source lines for {count} {modules} with more than {} MiB of debug information, \
-                 or beyond {} MiB in all: {names}",
+                "no source lines for {count} {modules}: the debug information exceeds {} MiB, or \
+                 that of all modules together {} MiB: {names}",
                 MAX_DWARF_BYTES >> 20,
                 MAX_ALL_DWARF_BYTES >> 20
             ),

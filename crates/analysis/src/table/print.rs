@@ -193,8 +193,9 @@ impl Table<'_> {
             matches!(self.source.name, Name::Waits | Name::Threads | Name::Cpus | Name::Stalls);
         let events = if adds_up { trace.uncovered_events() } else { 0 };
         (events > 0).then(|| {
+            let lie = if events == 1 { "lies" } else { "lie" };
             let events = units::plural(events, "event");
-            format!("Time is added up over the span that all CPUs cover ({span}); {events} of the file lie outside it.\n")
+            format!("Time is added up over the span that all CPUs cover ({span}); {events} of the file {lie} outside it.\n")
         })
     }
 

@@ -68,8 +68,8 @@ pub struct ButterflyArgs {
     /// What each line stands for: a function, module or file
     #[arg(long, value_name = "function|module|file", default_value = "function", value_parser = parse_level)]
     pub by: table::GroupBy,
-    /// Use only matching waits, wakes or samples: an expression over that table's columns, as in
-    /// `unhitch table`
+    /// Use only the waits, wakes or samples (see --of) that match this expression over the columns of
+    /// their table, as in `unhitch table --where`
     #[arg(long = "where", value_name = "EXPR")]
     pub filter: Option<String>,
     /// How many lines to show [default: 40 for a tree, 20 for the ranking]

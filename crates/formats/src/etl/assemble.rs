@@ -201,7 +201,7 @@ fn name_tasks(
     trace.threads = tasks.threads;
     if tasks.homeless > 0 {
         warnings.add(format!(
-            "the trace does not say which process {} belong to",
+            "the trace names no process for {}",
             units::plural(tasks.homeless, "thread")
         ));
     }

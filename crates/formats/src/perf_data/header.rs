@@ -143,9 +143,9 @@ fn read_attrs(
     }
     let attrs = part(bytes, attrs_at, attrs_len).ok_or_else(|| {
         if attrs_at < bytes.len() as u64 {
-            damaged("a length of the attributes that ends within the file", attrs_len, 32)
+            damaged("attributes that end within the file (their length)", attrs_len, 32)
         } else {
-            damaged("a position of the attributes that lies within the file", attrs_at, 24)
+            damaged("attributes that begin within the file (their position)", attrs_at, 24)
         }
     })?;
     let mut events = Vec::new();
@@ -157,7 +157,7 @@ fn read_attrs(
         let ids = match read_section(bytes, &mut Cursor::new(ids)) {
             Some(ids) if ids.len() / 8 <= ids_left => ids.as_chunks::<8>().0,
             _ => {
-                warnings.add("the ids of an event lie outside the file and were left out");
+                warnings.add("the ids of an event lie outside the file, or overlap others: they were left out");
                 &[]
             }
         };
