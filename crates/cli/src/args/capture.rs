@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[derive(ClapArgs, Clone, Debug)]
 pub struct RecorderArgs {
-    /// Size of each CPU's ring buffer, e.g. 16M; rounded up to a power of two
+    /// Size of each CPU's ring buffer, 256K to 1G, e.g. 16M; rounded up to a power of two
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
     pub buffer: usize,
     /// CPU samples per second on each CPU; 0 turns sampling off
