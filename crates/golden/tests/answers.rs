@@ -335,7 +335,7 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
         &text,
         &[
             format!(
-                "STALL {}  whole machine: {} → {} busy CPUs, back within {}",
+                "STALL {}  whole machine: {} → {} busy CPUs, busy again within {} of the release",
                 units::duration(figures.hold_ns),
                 figures.busy_before,
                 figures.busy_meanwhile.0,

@@ -216,7 +216,7 @@ fn idle_samples_are_no_work_but_those_in_interrupts_are() {
     );
     assert_eq!(all[1], "cpu,count\r\n0,8\r\n1,4\r\n");
     let info = answer::Info::new(&trace).text();
-    assert!(info.contains("24, 12 of them of idle CPUs"), "{info}");
+    assert!(info.contains("24 (12 of them on idle CPUs)"), "{info}");
     let rules = Rules::default();
     let analysis = Analysis::new(&trace, &rules);
     let samples = Stored::new(&analysis, Name::Samples, Window::new(Time::ZERO, Time::MAX));

@@ -169,7 +169,7 @@ impl Info {
         line("wake-ups", &units::count(self.wakings as u64));
         let idle = match self.idle_samples {
             0 => String::new(),
-            idle => format!(", {} of them of idle CPUs", units::count(idle as u64)),
+            idle => format!(" ({} of them on idle CPUs)", units::count(idle as u64)),
         };
         line("samples", &format!("{}{idle}", units::count(self.samples as u64)));
         line("stacks", &units::count(self.stacks as u64));

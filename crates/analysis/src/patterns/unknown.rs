@@ -35,7 +35,7 @@ pub(super) fn finding(case: &Case<'_>) -> Finding {
             part(case, share),
             case.percent(share.ns)
         ),
-        None => Sentence::from("not known: nothing about this thread was recorded here."),
+        None => Sentence::from("not known: nothing about this thread was recorded in this time."),
     };
     let stack = longest.map(|piece| piece.segment.wait_stack(case.analysis.trace));
     let mut finding = Finding {

@@ -162,7 +162,7 @@ fn all_back(analysis: &Analysis<'_>, window: Window, busy: usize) -> Option<Time
 /// The first line of the answer.
 pub(crate) fn headline(release: &MassRelease) -> String {
     format!(
-        "whole machine: {:.0} → {:.0} busy CPUs, back within {}",
+        "whole machine: {:.0} → {:.0} busy CPUs, busy again within {} of the release",
         release.before,
         release.low,
         units::duration(release.recovery_ns)

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 #[derive(ClapArgs, Clone, Debug)]
 pub struct RecorderArgs {
-    /// Size of each CPU's ring buffer, e.g. 16M; rounded up to a power of two [default: 16M; with
-    /// --engine bpf 16M for all CPUs together]
+    /// Size of each CPU's ring buffer, 256K to 1G, e.g. 16M; rounded up to a power of two [default:
+    /// 16M; with BPF 16M for all CPUs together]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub buffer: Option<usize>,
     /// CPU samples per second on each CPU; 0 turns sampling off

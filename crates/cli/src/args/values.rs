@@ -32,8 +32,8 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
     let count = number
         .parse::<usize>()
         .map_err(|_| format!("not a size: {text:?}; write it as 16M or 512K"))?;
-    let bytes = count.checked_mul(1 << shift).filter(|bytes| (64 << 10..=4 << 30).contains(bytes));
-    bytes.ok_or_else(|| format!("{text} is out of range: a ring buffer has 64K to 4G"))
+    let bytes = count.checked_mul(1 << shift).filter(|bytes| (256 << 10..=1 << 30).contains(bytes));
+    bytes.ok_or_else(|| format!("{text} is out of range: a ring buffer has 256K to 1G"))
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
         assert!(
             parse_size("1").is_err()
                 && parse_size("99999999999999999999G").is_err()
-                && parse_size("5G").is_err()
+                && parse_size("2G").is_err()
         );
     }
 }

@@ -188,7 +188,7 @@ fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), F
     let mut child = command.stdin(piped()).stdout(piped()).stderr(piped()).spawn().map_err(
         |error| match error.kind() {
             io::ErrorKind::NotFound => Failure::Server(
-                "was not asked: it takes the program curl, which is not installed".to_owned(),
+                "was not asked: that needs the program curl, which is not installed".to_owned(),
             ),
             _ => broken(error),
         },
