@@ -558,7 +558,7 @@ fn live_own_recording_of_a_messaging_load() {
     let (container, file) = (folder.path().join("own.hitch"), folder.path().join("own.data"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));
     let out = command
-        .args(["record", "--buffer", "64M", "-o"])
+        .args(["record", "--engine", "perf", "--buffer", "64M", "-o"])
         .arg(&container)
         .arg("--")
         .args(LOAD)

@@ -108,7 +108,7 @@ fn record_build(folder: &Path) -> (PathBuf, PathBuf) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let build = ["build", "--offline", "--locked", "--package", "unhitch-lab", "--target-dir"];
     let out = Command::new(UNHITCH)
-        .args(["record", "--buffer", "128M", "-o"])
+        .args(["record", "--engine", "perf", "--buffer", "128M", "-o"])
         .arg(&trace)
         .arg("--")
         .arg(cargo)

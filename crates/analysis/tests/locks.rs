@@ -24,7 +24,12 @@ const READ: [&str; 7] = [
     "schedule",
 ];
 
-/// The event loop waits in `WRITE` for a lock at 0x1000 from 100 to 600 ms, until "server" releases
+/// Addresses of locks in the kernel.
+const FIRST: u64 = 0xffff_8880_0000_1000;
+const SECOND: u64 = 0xffff_8880_0000_2000;
+const THIRD: u64 = 0xffff_8880_0000_7777;
+
+/// The event loop waits in `WRITE` for a lock at FIRST from 100 to 600 ms, until "server" releases
 /// it. The server itself had waited in `code` from 300 to 310 ms, for the lock at `lock_avma`
 /// (where that was reported), which "writer" had.
 fn server_that_waited(code: &[&str], lock_avma: Option<u64>) -> (Trace, [ThreadId; 2]) {
@@ -55,10 +60,10 @@ fn server_that_waited(code: &[&str], lock_avma: Option<u64>) -> (Trace, [ThreadI
     }
     let without_noise = |stack: &[&'static str]| stack[..stack.len() - 1].to_vec();
     let begun = scene.stack(&without_noise(&WRITE));
-    scene.contention(100 * MS + 40, desktop.ui, ContentionKind::Begin, 0x1000, begun);
+    scene.contention(100 * MS + 40, desktop.ui, ContentionKind::Begin, FIRST, begun);
     // The end of an unrecorded spin does not end this wait.
-    scene.contention(100 * MS + 45, desktop.ui, ContentionKind::End, 0x7777, StackId::EMPTY);
-    scene.contention(600 * MS + 15, desktop.ui, ContentionKind::End, 0x1000, StackId::EMPTY);
+    scene.contention(100 * MS + 45, desktop.ui, ContentionKind::End, THIRD, StackId::EMPTY);
+    scene.contention(600 * MS + 15, desktop.ui, ContentionKind::End, FIRST, StackId::EMPTY);
     if let Some(lock_avma) = lock_avma {
         let begun = scene.stack(&code[..code.len() - 1]);
         scene.contention(300 * MS - 5, server, ContentionKind::Begin, lock_avma, begun);
@@ -88,19 +93,19 @@ fn held_ms(code: &[&str], lock_avma: Option<u64>) -> [u64; 2] {
 fn a_locks_address_tells_whether_two_waits_are_for_it() {
     // A waiter does not own the lock: before its wait, the writer did.
     assert_eq!(held_ms(&WRITE, None), [290, 209], "equal code is all that is known");
-    assert_eq!(held_ms(&WRITE, Some(0x1000)), [290, 209]);
+    assert_eq!(held_ms(&WRITE, Some(FIRST)), [290, 209]);
     assert_eq!(
-        held_ms(&WRITE, Some(0x2000)),
+        held_ms(&WRITE, Some(SECOND)),
         [489, 10],
         "another lock: the server had the first one all the time"
     );
     assert_eq!(held_ms(&READ, None), [489, 10], "other code");
-    assert_eq!(held_ms(&READ, Some(0x1000)), [290, 209], "other code, but the same lock");
+    assert_eq!(held_ms(&READ, Some(FIRST)), [290, 209], "other code, but the same lock");
 }
 
 #[test]
 fn a_contention_whose_end_was_lost_is_not_that_of_later_waits() {
-    let (mut trace, [server, _]) = server_that_waited(&READ, Some(0x1000));
+    let (mut trace, [server, _]) = server_that_waited(&READ, Some(FIRST));
     // The only begin of the server is one in other code, before, and its end was lost.
     let begin = (0..trace.contentions.len())
         .find(|&at| trace.contentions.thread[at] == server)
@@ -115,7 +120,7 @@ fn a_contention_whose_end_was_lost_is_not_that_of_later_waits() {
         segments.iter().find_map(|segment| unhitch_analysis::lock_of(&analysis, thread, segment))
     };
     assert_eq!(wait(server), None);
-    assert_eq!(wait(trace.contentions.thread[of_ui]), Some(0x1000));
+    assert_eq!(wait(trace.contentions.thread[of_ui]), Some(FIRST));
 }
 
 #[test]
@@ -124,7 +129,7 @@ fn waits_for_two_locks_in_one_code_are_two_operations() {
         let mut scene = scene::Scene::default();
         let (waiter, holder) = (scene.thread(1, 1, "waiter"), scene.thread(2, 2, "holder"));
         let (wait, begun) = (scene.stack(&WRITE), scene.stack(&WRITE[..6]));
-        for (turn, lock_avma) in [(0, 0x1000), (1, second_avma)] {
+        for (turn, lock_avma) in [(0, FIRST), (1, second_avma)] {
             let at = 100 + turn * 5 * MS;
             scene.contention(at - 2, waiter, ContentionKind::Begin, lock_avma, begun);
             scene.switch(at, 0, waiter, Sleeping, IDLE, wait);
@@ -141,8 +146,8 @@ fn waits_for_two_locks_in_one_code_are_two_operations() {
         );
         operations.iter().map(|operation| operation.sleeps).collect::<Vec<_>>()
     };
-    assert_eq!(sleeps(0x1000), [2]);
-    assert_eq!(sleeps(0x2000), [1, 1]);
+    assert_eq!(sleeps(FIRST), [2]);
+    assert_eq!(sleeps(SECOND), [1, 1]);
 }
 
 /// The event loop waits in `wait` from 100 ms to 600 ms. Its own timer wakes it every 5 ms, to

@@ -52,7 +52,8 @@ impl Symbols {
         let first = self.functions.iter().position(is_wanted);
         let last = self.functions.iter().rposition(is_wanted);
         let range = first.zip(last).and_then(|(first, last)| {
-            let end = self.functions[last..].iter().find(|(avma, _)| *avma > self.functions[last].0);
+            let end =
+                self.functions[last..].iter().find(|(avma, _)| *avma > self.functions[last].0);
             Some(self.functions[first].0..end?.0)
         });
         range.unwrap_or(0..0)
@@ -62,7 +63,8 @@ impl Symbols {
 /// `address type name`, and a module in brackets.
 fn function(line: &str) -> Option<(u64, String)> {
     let mut fields = line.split_ascii_whitespace();
-    let (avma, kind, name, module) = (fields.next()?, fields.next()?, fields.next()?, fields.next());
+    let (avma, kind, name, module) =
+        (fields.next()?, fields.next()?, fields.next()?, fields.next());
     let avma = u64::from_str_radix(avma, 16).ok().filter(|&avma| avma != 0)?;
     (matches!(kind, "t" | "T" | "w" | "W") && module.is_none()).then(|| (avma, name.to_owned()))
 }

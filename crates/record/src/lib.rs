@@ -58,12 +58,11 @@ mod watch;
 pub mod control;
 
 pub use error::Error;
-pub use naming::{Namer, NamingProcess, Unnamed, prepare_to_serve, serve};
+pub use naming::{LocalRules, Namer, NamingProcess, RuleReader, Unnamed, prepare_to_serve, serve};
 pub use options::{EngineChoice, Options};
 pub use places::fallback_folders;
 pub use recorder::{CpuStatus, Recorder, Status};
 pub use recording::{Recorded, Until, record};
 pub use save::{Extras, Prepared, SaveTarget, Saved, Timings};
 pub use snapshot::Snapshot;
-pub use unwind::{LocalRules, RuleReader};
 pub use watch::{WatchEvent, watch};

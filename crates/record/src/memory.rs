@@ -100,6 +100,9 @@ mod tests {
         let here = Box::new([1_u64, 2, 3]);
         let avma = here.as_ptr() as u64;
         assert_eq!([0, 8, 16].map(|at| words.at(avma + at)), [Some(1), Some(2), Some(3)]);
-        assert_eq!((words.at(avma + 1), words.at(0x1000), words.at(u64::MAX - 7)), (None, None, None));
+        assert_eq!(
+            (words.at(avma + 1), words.at(0x1000), words.at(u64::MAX - 7)),
+            (None, None, None)
+        );
     }
 }

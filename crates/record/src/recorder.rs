@@ -1,12 +1,12 @@
 //! [`Recorder`]: starts recording, reports its status and takes snapshots.
 
+use crate::bpf::RingState;
 use crate::error::Error;
 use crate::machine::Machine;
+use crate::naming::{LocalRules, RuleReader};
 use crate::options::Options;
 use crate::recording_info::RecordingInfo;
-use crate::bpf::RingState;
 use crate::session::{CpuRing, Running};
-use crate::unwind::{LocalRules, RuleReader};
 use crate::snapshot::{Buffers, Snapshot};
 use crate::{permission, sys};
 use rustc_hash::FxHashMap;

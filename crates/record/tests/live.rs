@@ -13,8 +13,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use unhitch_model::{TaskState, ThreadId, Time, Trace, Window};
 use unhitch_record::{
-    Error, Extras, Options, Recorder, SaveTarget, Saved, Snapshot, Until, WatchEvent, control,
-    record, watch,
+    EngineChoice, Error, Extras, Options, Recorder, SaveTarget, Saved, Snapshot, Until, WatchEvent,
+    control, record, watch,
 };
 use unhitch_symbols::Symbolizer;
 
@@ -36,6 +36,8 @@ fn skipped(name: &str, reason: &dyn std::fmt::Display) {
 fn options(ring_bytes: usize) -> Options {
     let mut options = Options::default();
     options.ring_bytes_per_cpu = Some(ring_bytes);
+    // What they check of a `perf.data` is what performance events record.
+    options.engine = EngineChoice::Perf;
     options
 }
 

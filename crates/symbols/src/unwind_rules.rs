@@ -79,9 +79,8 @@ impl UnwindRules {
 
     /// Decodes rules that somebody else encoded; `None` if they are not sorted or too many.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut words = bytes.chunks_exact(8).map(|word| {
-            word.try_into().map_or(0, u64::from_le_bytes)
-        });
+        let mut words =
+            bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
         let segments = words.next().filter(|&count| count <= bytes.len() as u64 / 24)?;
         let segments = (0..segments)
             .map(|_| {
@@ -105,9 +104,10 @@ pub(crate) fn read(image: impl Image) -> Option<UnwindRules> {
     }
     let File::Elf64(headers) = &file else { return None };
     let loaded = || {
-        headers.elf_program_headers().iter().filter(|segment| {
-            segment.p_type(headers.endian()) == elf::PT_LOAD
-        })
+        headers
+            .elf_program_headers()
+            .iter()
+            .filter(|segment| segment.p_type(headers.endian()) == elf::PT_LOAD)
     };
     let lowest = loaded().map(|segment| segment.p_vaddr(headers.endian())).min()? & !0xfff;
     let segments = loaded()
@@ -220,7 +220,5 @@ fn words(bytes: i64) -> Option<i16> {
 
 /// A row without its address.
 fn word(rule: Rule, offset: i16, saved_rbp: i8) -> u64 {
-    u64::from(rule as u8) << 56
-        | u64::from(saved_rbp as u8) << 48
-        | u64::from(offset as u16) << 32
+    u64::from(rule as u8) << 56 | u64::from(saved_rbp as u8) << 48 | u64::from(offset as u16) << 32
 }

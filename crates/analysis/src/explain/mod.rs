@@ -135,7 +135,8 @@ fn acquisition(analysis: &Analysis<'_>, segments: &[Segment], hop: &Hop) -> Opti
     let is_lock = |segment: &Segment, alike: &dyn Fn(StackId, StackId) -> bool| {
         let alike = || alike(segment.wait_stack(analysis.trace), hop.wait_stack);
         waits_for_lock(analysis, segment)
-            && is_same_address(analysis, (hop.lock_avma, hop.sleeper), hop.by, segment).unwrap_or_else(alike)
+            && is_same_address(analysis, (hop.lock_avma, hop.sleeper), hop.by, segment)
+                .unwrap_or_else(alike)
     };
     let same_lock =
         |segment: &Segment| is_lock(segment, &|one, other| is_same_lock(analysis, one, other));

@@ -124,6 +124,7 @@ impl<'a> Decoder<'a> {
     fn ring(&mut self, ring: &RingPart<'a>) {
         self.stacks.begin_ring();
         let mut place = Place { cpu: ring.cpu, current: 0, base_ns: 0, waking: None };
+        let mut expected = None;
         for (index, block) in ring.numbered() {
             if block.len() < BLOCK_HEADER_BYTES {
                 self.damaged_blocks += 1;
@@ -131,7 +132,11 @@ impl<'a> Decoder<'a> {
             }
             place.base_ns = u64_at(block, 8);
             place.current = u32_at(block, 16);
-            place.waking = None;
+            // What belongs to a wake-up may be in the next block.
+            if expected != Some(index) {
+                place.waking = None;
+            }
+            expected = Some(index + 1);
             self.cover(ring.cpu, place.base_ns);
             self.block(&mut place, block, index);
         }

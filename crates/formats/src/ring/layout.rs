@@ -1,16 +1,14 @@
 //! The layout of `rings.bin`, blocks and records. All numbers are little-endian.
 
-use super::sleepers::{self, SleeperPart};
-
 /// Length of a block.
 pub const BLOCK_BYTES: usize = 32 << 10;
 /// Length of a block's header: number, base, current thread, CPU.
 pub(super) const BLOCK_HEADER_BYTES: usize = 24;
-const MAGIC: &[u8; 8] = b"UNHRINGS";
-const VERSION: u32 = 1;
+pub(super) const MAGIC: &[u8; 8] = b"UNHRINGS";
+pub(super) const VERSION: u32 = 1;
 /// Length of the header, and of each ring's entry that follows it.
-const HEADER_BYTES: usize = 24;
-const ENTRY_BYTES: usize = 24;
+pub(super) const HEADER_BYTES: usize = 24;
+pub(super) const ENTRY_BYTES: usize = 24;
 
 /// Types of a record, in bits 32 to 34 of its first word.
 pub(super) mod kind {
@@ -138,25 +136,6 @@ pub fn count(ring: &RingPart<'_>) -> usize {
 /// none.
 pub fn started_ns(blocks: &[u8]) -> Option<u64> {
     (blocks.len() >= BLOCK_HEADER_BYTES).then(|| u64_at(blocks, 8))
-}
-
-/// The content of `rings.bin`.
-pub fn encode(rings: &[RingPart<'_>], sleepers: &[SleeperPart]) -> Vec<u8> {
-    let len: usize = rings.iter().map(|ring| ENTRY_BYTES + ring.blocks.len()).sum();
-    let mut out = Vec::with_capacity(HEADER_BYTES + len);
-    out.extend(MAGIC);
-    for word in [VERSION, BLOCK_BYTES as u32, rings.len() as u32, sleepers.len() as u32] {
-        out.extend(word.to_le_bytes());
-    }
-    for ring in rings {
-        out.extend(u32::from(ring.cpu).to_le_bytes());
-        out.extend(((ring.blocks.len() / BLOCK_BYTES) as u32).to_le_bytes());
-        out.extend(ring.end.to_le_bytes());
-        out.extend(0_u64.to_le_bytes());
-    }
-    rings.iter().for_each(|ring| out.extend(ring.blocks));
-    sleepers::encode(sleepers, &mut out);
-    out
 }
 
 /// The rings in `bytes`, and the bytes of the sleepers. A ring that ends early has the blocks that

@@ -9,10 +9,12 @@
 //! piece of code, whoever recorded them.
 
 mod decode;
+mod encode;
 mod layout;
 mod sleepers;
 mod stacks;
 
 pub(crate) use decode::{Decoded, decode};
-pub use layout::{BLOCK_BYTES, RingPart, count, encode, started_ns};
+pub use encode::encode;
+pub use layout::{BLOCK_BYTES, RingPart, count, started_ns};
 pub use sleepers::SleeperPart;

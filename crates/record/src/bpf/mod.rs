@@ -6,20 +6,24 @@
 //! *Why a copy needs no pause*: as for the rings of perf events (see [`ring`](crate::ring)), what
 //! the kernel overwrites meanwhile is the oldest part, which is known after the copy and left out.
 
+mod shared;
 mod sleepers;
 
+pub(crate) use shared::Shared;
 pub(crate) use sleepers::{Sleeper, unwind as unwind_sleepers};
 
 use crate::error::Error;
 use crate::kernel;
+use crate::naming::RuleReader;
 use crate::options::{DEFAULT_RING_BYTES, Options};
 use crate::sys::{self, SharedArray};
-use crate::unwind::{self, MAPPING_BYTES, Maps, RuleReader, Unwinding, Walker};
+use crate::unwind::{self, MAPPING_BYTES, Maps, Unwinding};
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use rustc_hash::FxHashMap;
+use shared::{TASK_SLOT_BYTES, TASK_SLOTS};
 use std::fmt::Display;
 use std::io;
 use std::ops::Range;
@@ -49,9 +53,6 @@ const CPU_RING_BYTES: usize = 128;
 const WRITTEN_AT: usize = 8;
 const NOT_RESERVED_AT: usize = 40;
 const COUNTERS: [(&str, usize); 2] = [("sched:sched_switch", 48), ("sched:sched_waking", 56)];
-/// `struct task_slot`: their number, and the length of one.
-const TASK_SLOTS: usize = 1 << 16;
-const TASK_SLOT_BYTES: usize = 120;
 /// Entries of the table of known stacks for each CPU, as in `ring.h`.
 const KNOWN_STACKS_PER_CPU: u32 = 4096;
 /// Where modules and BPF programs begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
@@ -82,26 +83,6 @@ pub(crate) struct RingState {
     /// The ring holds everything from here on.
     pub(crate) held_from: Time,
     pub(crate) used_bytes: usize,
-}
-
-/// Maps that are read at a save.
-pub(crate) struct Shared {
-    mappings: SharedArray,
-    rows: SharedArray,
-    tasks: SharedArray,
-}
-
-impl Shared {
-    pub(crate) fn walker(&self) -> Walker<'_> {
-        Walker { mappings: &self.mappings, rows: &self.rows }
-    }
-
-    /// True if the thread still sleeps as it did when it left its CPU at this time.
-    pub(crate) fn still_sleeps(&self, tid: u32, left_ns: u64) -> bool {
-        let slot = (tid as usize % TASK_SLOTS) * TASK_SLOT_BYTES;
-        let woken_ns = self.tasks.load(slot + 8);
-        self.tasks.load(slot) == left_ns && woken_ns == 0
-    }
 }
 
 /// Copies of all rings.
@@ -136,15 +117,14 @@ impl Engine {
         let wanted = options.ring_bytes_per_cpu.unwrap_or_else(|| {
             (DEFAULT_RING_BYTES / cpus.len().max(1)).max(MIN_DEFAULT_RING_BYTES)
         });
-        let blocks_per_cpu =
-            (wanted / BLOCK_BYTES).clamp(MIN_BLOCKS, 1 << 15).next_power_of_two();
+        let blocks_per_cpu = (wanted / BLOCK_BYTES).clamp(MIN_BLOCKS, 1 << 15).next_power_of_two();
         let btf = Btf::from_sys_fs().map_err(failed("read the kernel's BTF"))?;
         let symbols = kernel::Symbols::read();
         let code = |range: Range<u64>| [range.start, range.end];
         let starting = |prefix: &str| code(symbols.of(|name| name.starts_with(prefix)));
-        let interrupt_code = code(symbols.of(|name| {
-            name == "asm_common_interrupt" || name.starts_with("asm_sysvec_")
-        }));
+        let interrupt_code = code(
+            symbols.of(|name| name == "asm_common_interrupt" || name.starts_with("asm_sysvec_")),
+        );
         let schedule_code = code(symbols.of(|name| name == "schedule"));
         let tracing_code = [
             starting("bpf_trace_run"),
@@ -247,9 +227,9 @@ impl Engine {
     /// The mappings of processes, by pid: the first of [`Shared`]'s, and their number.
     pub(crate) fn mappings(&self) -> FxHashMap<u32, [u32; 2]> {
         let programs = self.programs();
-        let known = programs.map("processes").and_then(|map| {
-            HashMap::<&MapData, u32, [u32; 2]>::try_from(map).ok()
-        });
+        let known = programs
+            .map("processes")
+            .and_then(|map| HashMap::<&MapData, u32, [u32; 2]>::try_from(map).ok());
         known.map(|known| known.iter().flatten().collect()).unwrap_or_default()
     }
 

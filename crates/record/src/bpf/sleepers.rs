@@ -2,8 +2,8 @@
 //! stacks and registers (`on_each_thread` of `recorder.bpf.c`). Their user stacks are unwound here,
 //! by reading their memory, so that a wait that has not ended yet is explained as well as others.
 
+use super::shared::Shared;
 use crate::memory::{Memory, Words};
-use super::Shared;
 use std::fs::File;
 use std::io::{self, Read};
 use unhitch_formats::ring::SleeperPart;
@@ -53,7 +53,9 @@ fn parse(bytes: &[u8]) -> Sleeper {
             syscall: if half(20) != 0 { word(48) as i32 } else { -1 },
             arguments: [word(56), word(64)],
             kernel_lock: word(72),
-            kernel_stack: frames.map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).collect(),
+            kernel_stack: frames
+                .map(|word| word.try_into().map_or(0, u64::from_ne_bytes))
+                .collect(),
             user_stack: Vec::new(),
             user_end: 0,
         },

@@ -24,6 +24,8 @@ pub(super) const MAX_MESSAGE_LEN: usize = 64 << 10;
 /// A message.
 #[derive(Debug)]
 pub(super) enum Message {
+    /// To the child: load what is needed for every trace.
+    Prepare,
     /// To the child: name the frames of this trace.
     Trace(File),
     /// To the child: read the unwind rules of this file.
@@ -32,8 +34,6 @@ pub(super) enum Message {
     File(File),
     /// To the child: the requested file is refused, with this `errno`.
     Refused(i32),
-    /// From the child: it has loaded what it needs for every trace.
-    Ready,
     /// From the child: a request for this file.
     Open(Wanted),
     /// From the child: a part of the answer, a `symbols.json` or rules.
@@ -70,7 +70,7 @@ impl Channel {
             Message::Rules(file) => (b'U', Vec::new(), Some(file)),
             Message::File(file) => (b'F', Vec::new(), Some(file)),
             Message::Refused(errno) => (b'R', errno.to_le_bytes().to_vec(), None),
-            Message::Ready => (b'P', Vec::new(), None),
+            Message::Prepare => (b'P', Vec::new(), None),
             Message::Open(wanted) => (b'O', encode(wanted), None),
             Message::Part(part) => (b'N', part.clone(), None),
             Message::Done(again) => (b'D', vec![u8::from(*again)], None),
@@ -122,7 +122,7 @@ impl Channel {
             (b'R', None) => {
                 bytes.try_into().ok().map(|errno| Message::Refused(i32::from_le_bytes(errno)))
             }
-            (b'P', None) => Some(Message::Ready),
+            (b'P', None) => Some(Message::Prepare),
             (b'O', None) => decode(bytes).map(Message::Open),
             (b'N', None) => Some(Message::Part(bytes.to_vec())),
             (b'D', None) => Some(Message::Done(bytes == [1])),
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(content, "content");
         drop(ours);
         assert!(theirs.receive().unwrap().is_none());
-        assert!(theirs.send(&Message::Ready).is_err());
+        assert!(theirs.send(&Message::Prepare).is_err());
     }
 
     #[test]

@@ -30,11 +30,14 @@ pub fn serve(socket: OwnedFd, missing: Vec<String>) -> io::Result<()> {
     let remote = Arc::new(RemoteFiles(Mutex::new(Channel::new(socket))));
     let options = Options { effort: Some(MAX_CPU_TIME), ..Options::default() };
     let mut symbolizer = Symbolizer::with_files(options, Arc::clone(&remote) as Arc<dyn Files>);
-    symbolizer.prepare();
-    remote.with(|channel| channel.send(&Message::Ready))?;
     loop {
         let trace = match remote.with(Channel::receive)? {
             Some(Message::Trace(file)) => read(file),
+            Some(Message::Prepare) => {
+                symbolizer.prepare();
+                answer(&remote, &[], true)?;
+                continue;
+            }
             Some(Message::Rules(file)) => {
                 let rules = unhitch_symbols::unwind_rules(file).unwrap_or_default();
                 answer(&remote, &rules.encode(), true)?;

@@ -12,8 +12,10 @@ mod namer;
 mod opener;
 mod process;
 mod programs;
+mod rules;
 
 pub use child::{prepare_to_serve, serve};
 pub use namer::{Namer, Unnamed};
 pub use process::NamingProcess;
-pub(crate) use programs::{Program, Programs};
+pub(crate) use programs::Programs;
+pub use rules::{LocalRules, RuleReader};

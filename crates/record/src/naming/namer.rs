@@ -1,7 +1,7 @@
 //! [`Namer`]: the interface to whatever names the frames of a trace.
 
 use super::programs::Programs;
-use crate::unwind::{LocalRules, RuleReader};
+use super::rules::{LocalRules, RuleReader};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -4,13 +4,14 @@
 use super::channel::{Channel, Message};
 use super::namer::{Namer, Unnamed};
 use super::opener::Opener;
-use super::programs::Programs;
+use super::programs::{Program, Programs};
+use super::rules::RuleReader;
+use crate::procfs;
 use crate::sys;
-use crate::unwind::RuleReader;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,6 @@ pub struct NamingProcess {
 struct Running {
     child: Child,
     channel: Channel,
-    is_ready: bool,
 }
 
 impl NamingProcess {
@@ -60,18 +60,17 @@ impl NamingProcess {
                     .stdin(Stdio::from(theirs))
                     .stdout(Stdio::null())
                     .stderr(Stdio::null());
-                Running { child: command.spawn()?, channel, is_ready: false }
+                Running { child: command.spawn()?, channel }
             }
         };
         Ok(self.running.insert(running))
     }
 
-    /// Sends the request and opens files for the process until the answer has arrived. Without a
-    /// request, it waits until the process is ready.
+    /// Sends the request and opens files for the process until the answer has arrived.
     fn ask(
         &mut self,
         programs: &Arc<Programs>,
-        request: Option<Message>,
+        request: &Message,
         stop: &AtomicBool,
     ) -> Result<Vec<u8>, String> {
         let mut session = Session {
@@ -83,12 +82,7 @@ impl NamingProcess {
         let running = self.start().map_err(|error| {
             format!("the process that looks up function names could not be started ({error})")
         })?;
-        if !running.is_ready {
-            session.serve(running)?;
-            running.is_ready = true;
-        }
-        let Some(request) = request else { return Ok(Vec::new()) };
-        running.channel.send(&request).map_err(|error| ended(running, &error))?;
+        running.channel.send(request).map_err(|error| ended(running, &error))?;
         let again = session.serve(running)?;
         if !again {
             self.end();
@@ -103,7 +97,7 @@ impl NamingProcess {
         wanted: Wanted,
     ) -> Option<UnwindRules> {
         let file = Opener::new(Arc::clone(programs)).open(wanted).ok()?;
-        match self.ask(programs, Some(Message::Rules(file)), &AtomicBool::new(false)) {
+        match self.ask(programs, &Message::Rules(file), &AtomicBool::new(false)) {
             Ok(answer) => UnwindRules::decode(&answer),
             Err(_) => {
                 self.end();
@@ -124,7 +118,7 @@ impl NamingProcess {
 impl Namer for NamingProcess {
     fn prepare(&mut self) {
         // An error is reported when names are needed.
-        if self.ask(&Arc::default(), None, &AtomicBool::new(false)).is_err() {
+        if self.ask(&Arc::default(), &Message::Prepare, &AtomicBool::new(false)).is_err() {
             self.end();
         }
     }
@@ -134,7 +128,7 @@ impl Namer for NamingProcess {
             .file
             .try_clone()
             .map_err(|error| error.to_string())
-            .and_then(|file| self.ask(trace.programs, Some(Message::Trace(file)), stop));
+            .and_then(|file| self.ask(trace.programs, &Message::Trace(file), stop));
         if answer.is_err() {
             self.end();
         }
@@ -145,6 +139,14 @@ impl Namer for NamingProcess {
 
     fn rule_reader(&self) -> Box<dyn RuleReader> {
         Box::new(Self::new(self.program.clone(), self.arguments.clone()))
+    }
+}
+
+impl RuleReader for NamingProcess {
+    fn rules(&mut self, pid: u32, start_avma: u64, len: u64, path: &Path) -> Option<UnwindRules> {
+        let program = Program { pid, user: procfs::user(pid), start_avma, len };
+        let programs = Arc::new(Programs::from_iter([(path.to_owned(), program)]));
+        self.unwind_rules(&programs, Wanted::Mapped(path.to_owned()))
     }
 }
 
@@ -189,7 +191,6 @@ impl Session<'_> {
                     self.answer.extend(part);
                     continue;
                 }
-                Ok(Some(Message::Ready)) => return Ok(true),
                 Ok(Some(Message::Done(again))) => return Ok(again),
                 Ok(None) => return Err(ended(running, &io::ErrorKind::UnexpectedEof.into())),
                 Ok(Some(_)) => {

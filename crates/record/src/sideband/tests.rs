@@ -151,6 +151,8 @@ fn proc_only_adds_what_is_not_known() {
     let map = |start_avma| ExecutableMap {
         start_avma,
         len: 0x1000,
+        device: 1,
+        inode: 2,
         file_offset: 0,
         path: b"/bin/app".to_vec(),
     };

@@ -8,13 +8,12 @@
 //! *Why another process reads the files*: any user can write them ([`naming`](crate::naming)).
 
 mod pool;
-mod reader;
 mod walk;
 
-pub use reader::{LocalRules, RuleReader};
 pub(crate) use walk::Walker;
 
 use crate::error::Error;
+use crate::naming::RuleReader;
 use crate::procfs::{self, ExecutableMap};
 use crate::sys::SharedArray;
 use aya::maps::{HashMap, MapData, RingBuf};
@@ -27,6 +26,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -37,13 +37,19 @@ pub(crate) const MAPPING_BYTES: usize = 32;
 /// Number of mappings of all processes.
 pub(crate) const MAPPINGS: u32 = 1 << 16;
 /// Number of rules of all files, 8 bytes each. A machine with a browser and Node has 1.5 million.
-pub(crate) const ROWS: u32 = 3 << 20;
+pub(crate) const ROWS: u32 = 4 << 20;
 /// Maximum number of mappings of a process: what the kernel's part can search.
 const MAX_MAPPINGS_PER_PROCESS: usize = 511;
 /// How long what the kernel's part may still be reading is kept.
 const GRACE: Duration = Duration::from_millis(200);
-/// A process that has not changed is not read again for this long.
-const REREAD_INTERVAL: Duration = Duration::from_secs(2);
+/// A process that meets unknown code is not read again for this long; for twice as long after each
+/// time that nothing has changed, up to the maximum.
+const MIN_REREAD_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_REREAD_INTERVAL: Duration = Duration::from_secs(5);
+/// How often processes are looked for whose end was not reported.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
+/// How long the start of a recording waits for the tables of the processes that exist.
+const START_TIMEOUT: Duration = Duration::from_secs(1);
 /// `enum hint_kind` of `unwind.h`.
 const PROCESS_UNKNOWN: u32 = 1;
 const PROCESS_GONE: u32 = 2;
@@ -80,20 +86,21 @@ pub(crate) struct Unwinding {
 }
 
 impl Unwinding {
-    /// Starts with the processes that exist.
-    pub(crate) fn start(
-        maps: Maps,
-        reader: Box<dyn RuleReader>,
-    ) -> Result<Self, Error> {
+    /// Starts with the processes that exist, and returns when their tables are there, or after a
+    /// second.
+    pub(crate) fn start(maps: Maps, reader: Box<dyn RuleReader>) -> Result<Self, Error> {
         let failed = |action| move |source| Error::System { action, source };
         let (stop, wake) = UnixStream::pair().map_err(failed("create a socket pair"))?;
         let stopped = Arc::new(AtomicBool::new(false));
         let status = Arc::new(Mutex::new(UnwindStatus::default()));
         let tables = Tables::new(maps, reader, Arc::clone(&stopped), Arc::clone(&status));
+        let (ready, begun) = channel();
         let thread = std::thread::Builder::new()
             .name("unhitch-unwind".to_owned())
-            .spawn(move || tables.run(&wake))
+            .spawn(move || tables.run(&wake, &ready))
             .map_err(failed("start a thread"))?;
+        // Later, stacks of the others are whole, too.
+        let _ = begun.recv_timeout(START_TIMEOUT);
         Ok(Self { stop, stopped, status, thread: Some(thread) })
     }
 
@@ -133,7 +140,9 @@ struct Process {
     maps: Vec<ExecutableMap>,
     extent: Extent,
     files: Vec<FileId>,
-    read: Instant,
+    /// When its mappings may be read again.
+    read_after: Instant,
+    interval: Duration,
 }
 
 struct Tables {
@@ -172,9 +181,10 @@ impl Tables {
         }
     }
 
-    fn run(mut self, stop: &UnixStream) {
-        self.reader.start();
+    fn run(mut self, stop: &UnixStream, ready: &Sender<()>) {
         self.read(procfs::numbers("/proc".as_ref()));
+        let _ = ready.send(());
+        let mut swept = Instant::now();
         loop {
             self.report();
             let polled = [stop.as_fd(), self.maps.hints.as_fd()];
@@ -185,6 +195,10 @@ impl Tables {
             let wanted = self.take_hints();
             self.read(wanted);
             self.free_old();
+            if swept.elapsed() > SWEEP_INTERVAL {
+                swept = Instant::now();
+                self.sweep();
+            }
         }
     }
 
@@ -198,11 +212,12 @@ impl Tables {
                 bytes.map_or(0, u32::from_ne_bytes)
             };
             let pid = word(0);
-            let changed_recently = |process: &Process| process.read.elapsed() < REREAD_INTERVAL;
+            let now = Instant::now();
+            let read_recently = |process: &Process| now < process.read_after;
             match word(4) {
                 PROCESS_GONE => gone.push(pid),
                 PROCESS_UNKNOWN => _ = wanted.insert(pid),
-                _ if self.processes.get(&pid).is_some_and(changed_recently) => {}
+                _ if self.processes.get(&pid).is_some_and(read_recently) => {}
                 _ => _ = wanted.insert(pid),
             }
         }
@@ -218,9 +233,10 @@ impl Tables {
         if pids.is_empty() {
             return;
         }
-        let (spaces, _) = procfs::read_each(pids, procfs::PROCESS_TIMEOUT, &self.stopped, |pid, ()| {
-            procfs::executable_maps(pid)
-        });
+        let (spaces, _) =
+            procfs::read_each(pids, procfs::PROCESS_TIMEOUT, &self.stopped, |pid, ()| {
+                procfs::executable_maps(pid)
+            });
         for (pid, maps) in spaces {
             if self.stopped.load(Ordering::Relaxed) {
                 return;
@@ -238,7 +254,8 @@ impl Tables {
         maps.truncate(MAX_MAPPINGS_PER_PROCESS);
         if let Some(known) = self.processes.get_mut(&pid).filter(|known| known.maps == maps) {
             // An exec of the same program has removed them from the kernel's map.
-            known.read = Instant::now();
+            known.interval = (known.interval * 2).min(MAX_REREAD_INTERVAL);
+            known.read_after = Instant::now() + known.interval;
             let place = [known.extent.first, known.extent.len];
             let _ = self.maps.processes.insert(pid, place, 0);
             return;
@@ -260,7 +277,9 @@ impl Tables {
         };
         self.maps.mappings.store(extent.first as usize * MAPPING_BYTES, &bytes);
         let _ = self.maps.processes.insert(pid, [extent.first, extent.len], 0);
-        let process = Process { maps, extent, files, read: Instant::now() };
+        let interval = MIN_REREAD_INTERVAL;
+        let read_after = Instant::now() + interval;
+        let process = Process { maps, extent, files, read_after, interval };
         if let Some(old) = self.processes.insert(pid, process) {
             self.old_mappings.push_back((Instant::now() + GRACE, old.extent));
             self.release(old.files);
@@ -268,7 +287,12 @@ impl Tables {
     }
 
     /// The address of the mapped file's address 0 in the process, and where its rules are.
-    fn rules_of(&mut self, pid: u32, map: &ExecutableMap, files: &mut Vec<FileId>) -> (u64, Extent) {
+    fn rules_of(
+        &mut self,
+        pid: u32,
+        map: &ExecutableMap,
+        files: &mut Vec<FileId>,
+    ) -> (u64, Extent) {
         let path = map.path.strip_suffix(b" (deleted)").unwrap_or(&map.path).to_vec();
         let file = FileId { path, device: map.device, inode: map.inode };
         if !self.files.contains_key(&file) {
@@ -308,6 +332,17 @@ impl Tables {
         let bytes: Vec<u8> = rows.iter().flat_map(|row| row.to_ne_bytes()).collect();
         self.maps.rows.store(extent.first as usize * 8, &bytes);
         Some(FileRules { rules, rows: extent, users: 0 })
+    }
+
+    /// Forgets processes whose end was not reported, which happens when many end at once.
+    fn sweep(&mut self) {
+        let living: FxHashSet<u32> = procfs::numbers("/proc".as_ref()).into_iter().collect();
+        let gone: Vec<u32> =
+            self.processes.keys().copied().filter(|pid| !living.contains(pid)).collect();
+        for pid in gone {
+            let _ = self.maps.processes.remove(&pid);
+            self.forget(pid);
+        }
     }
 
     fn forget(&mut self, pid: u32) {
