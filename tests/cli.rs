@@ -138,7 +138,7 @@ fn unclassified_waits_are_listed_until_a_rule_classifies_them() {
     let unknown = |out: &str| {
         out.contains("main_loop → wait_for_paint") && out.contains("20.0 ms        10  ping 100")
     };
-    let known = "Every wait in this trace has a class.\n";
+    let known = "A rule classifies every wait in this trace.\n";
     let (out, _) = ends_with(0, ["waits", &trace]);
     assert!(unknown(&out), "{out}");
     assert!(!out.contains("do_sys_poll") && !out.contains("pong"), "polling has a class: {out}");

@@ -361,7 +361,7 @@ fn kernel_code_of_another_machine_takes_its_image() {
     assert!(text(&[], &trace).contains("[kernel]+0xffffffff81234567"));
     let code = text(&["--function", "[kernel]+0xffffffff81234567"], &trace);
     assert!(
-        code.contains("NO CODE   the trace is from another machine; give the kernel that was recorded with --kernel-image VMLINUX"),
+        code.contains("NO CODE   the trace is from another machine; name the recorded kernel with --kernel-image VMLINUX"),
         "{code}"
     );
     assert!(

@@ -95,7 +95,7 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
         );
         let text = text(&["table", &trace, table, "--by", "none"]);
         let expected = format!(
-            "5 of {rows} rows lie outside the span that all CPUs cover (0.005 s to 0.019 s)."
+            "5 of {rows} rows lie outside the span that was recorded on every CPU (0.005 s to 0.019 s)."
         );
         assert!(text.contains(&expected), "{text}");
         let inside = json(&["table", &trace, table, "--by", "none", "--from", "4.6ms"]);
@@ -128,8 +128,9 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
     }
     let printed = text(&["table", &trace, "cpus"]);
     assert!(
-        printed
-            .contains("Time is added up over the span that all CPUs cover (0.005 s to 0.019 s); "),
+        printed.contains(
+            "Sums of time cover only the span that was recorded on every CPU (0.005 s to 0.019 s); "
+        ),
         "{printed}"
     );
 }
@@ -211,7 +212,7 @@ fn what_was_not_recorded_is_reported_and_never_zero() {
         check(&text);
     }
     let waits = text(&["waits", &trace]);
-    assert!(!waits.contains("has a class"), "{waits}");
+    assert!(!waits.contains("classifies every wait"), "{waits}");
     check(&waits);
     check(&text(&["callers", &trace]));
     // The list of waits has no place for it.

@@ -161,8 +161,8 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
     let shares = unhitch_analysis::explain::partition(analysis, &stall.explanation);
     let largest_ns = shares.first().map_or(0, |share| share.ns);
     let window = stall.explanation.window;
-    if sentences.contains("no single one") && largest_ns * 2 >= window.duration_ns() {
-        contradictions.push("\"no single one\" has half of it".to_owned());
+    if sentences.contains("no single cause") && largest_ns * 2 >= window.duration_ns() {
+        contradictions.push("\"no single cause\", but one has half of the time".to_owned());
     }
     if sentences.contains("larger buffers")
         && analysis.trace.losses.is_empty()

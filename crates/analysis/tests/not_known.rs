@@ -174,7 +174,7 @@ fn regression_a_timer_of_its_own_is_no_direct_evidence() {
             "{text}"
         );
         assert!(text.contains("It slept 10 times, for"), "{text}");
-        assert!(!text.contains("no single one"), "{text}");
+        assert!(!text.contains("no single cause"), "{text}");
     }
 }
 
@@ -185,7 +185,7 @@ fn regression_a_part_of_almost_all_is_not_called_no_single_one() {
     let (trace, client, _) = polling_client(&[lock], false);
     let (stall, text) = asked(&trace, vec![client], Some((100, 600)));
     assert_ne!(stall.finding.evidence, Evidence::Direct, "{text}");
-    assert!(!text.contains("no single one"), "{text}");
+    assert!(!text.contains("no single cause"), "{text}");
 }
 
 #[test]

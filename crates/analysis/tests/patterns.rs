@@ -693,7 +693,10 @@ fn a_group_that_was_not_throttled_then_is_not_blamed() {
         stall.throttling.is_none() && !text.contains("/app") && !text.contains("/other"),
         "{text}"
     );
-    assert!(text.contains("none of its control groups was throttled for that long"), "{text}");
+    assert!(
+        text.contains("none of the thread's control groups was throttled for half as long"),
+        "{text}"
+    );
     // In the right one, whose counters show next to nothing.
     trace.machine = throttled_report(&[(python, 2), (gzip, 2)], 3_000_000);
     assert!(judged(&trace).0.throttling.is_none());

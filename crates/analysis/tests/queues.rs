@@ -580,7 +580,7 @@ fn regression_many_short_weak_steps_are_no_direct_evidence() {
         );
         assert_eq!(stall.finding.evidence, evidence, "{text}");
         assert_eq!(
-            text.contains("wake-ups were deferred"),
+            text.contains("wake-ups came from a soft interrupt or a kernel worker"),
             evidence == Evidence::Inferred,
             "{text}"
         );

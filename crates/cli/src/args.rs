@@ -70,11 +70,11 @@ pub enum Command {
     /// List switches, waits, wakes, samples, events, stalls, lifetimes, threads or cpus: grouped,
     /// summed, filtered and sorted
     Table(TableArgs),
-    /// Show the callers of a function on the stacks of waits, wake-ups or samples; without a
-    /// function, rank all of them
+    /// Show the callers of a function on the stacks of waits, wake-ups or samples; if no
+    /// function is given, rank all functions
     Callers(ButterflyArgs),
-    /// Show the callees of a function on the stacks of waits, wake-ups or samples; without a
-    /// function, rank all of them
+    /// Show the callees of a function on the stacks of waits, wake-ups or samples; if no
+    /// function is given, rank all functions
     Callees(ButterflyArgs),
     /// Serve a trace, or a folder of traces, as a web page to this machine only
     View(ViewArgs),
@@ -89,8 +89,8 @@ pub enum Command {
     /// given a name
     #[cfg(target_os = "linux")]
     Threads(ThreadsArgs),
-    /// Hang on purpose (--record also records and explains the hang), or measure locks and address
-    /// spaces
+    /// Run a program that hangs on purpose (--record also records and explains the hang), or
+    /// measure locks and address spaces
     #[cfg(target_os = "linux")]
     Lab(LabArgs),
     /// Print the manual page, or completions for a shell

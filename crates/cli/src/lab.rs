@@ -114,8 +114,8 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     note("");
     if outcome.measured.hang.start_ns < saved.window.start.nanos() && outcome.happened {
         note(
-            "note: the recording starts after the hang did: events came too fast for the ring \
-             buffers",
+            "note: the recording begins after the hang began, because events came too fast for \
+             the ring buffers",
         );
     }
     let done = why::explain(&saved.path, args.json)?;

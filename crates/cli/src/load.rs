@@ -84,8 +84,8 @@ impl Reader {
                 rights::warn_of_programs(trace);
             }
             Format::PerfData => trace.warnings.add(format!(
-                "no function names: recorded on {} with kernel {}, not on this machine with its \
-                 current kernel",
+                "no function names: the trace was recorded on {} with kernel {}, and a perf.data \
+                 file gets names only on the machine and kernel that recorded it",
                 trace.meta.host, trace.meta.kernel
             )),
             // Our own files carry the names found on the recording machine; kernel addresses of

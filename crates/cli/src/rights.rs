@@ -202,7 +202,7 @@ pub fn out_of_reach(path: &str) -> Option<String> {
         path.starts_with('/') && !readable.iter().any(|folder| Path::new(path).starts_with(folder));
     let why = || {
         format!(
-            "as root, unhitch reads no programs in folders such as /tmp, /var and /root, hence not {path}; --symbols FOLDER allows a folder"
+            "as root, unhitch does not read programs in folders such as /tmp, /var and /root, so it does not read {path}; --symbols FOLDER allows a folder"
         )
     };
     is_hidden.then(why)

@@ -111,11 +111,10 @@ impl Round {
         for why in reported.iter().take(3) {
             note(&format!("note: {why}"));
         }
-        if reported.len() > 3 {
-            note(&format!(
-                "note: {} more processes were skipped",
-                count(reported.len() as u64 - 3)
-            ));
+        match reported.len().saturating_sub(3) {
+            0 => {}
+            1 => note("note: 1 more process was skipped"),
+            more => note(&format!("note: {} more processes were skipped", count(more as u64))),
         }
     }
 }

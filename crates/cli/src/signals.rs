@@ -35,8 +35,8 @@ pub fn force_exit_after_timeout() -> anyhow::Result<()> {
         let _ = receiver.read(&mut [0]);
         std::thread::sleep(EXIT_TIMEOUT);
         complain(
-            "unhitch: forced to exit because something takes too long; an incomplete trace \
-             keeps the name *.partial",
+            "unhitch: forced to exit because an operation did not end in time; an incomplete \
+             trace keeps the name *.partial",
         );
         std::process::exit(1);
     })?;

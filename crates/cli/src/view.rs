@@ -39,8 +39,8 @@ pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     note(&format!("Serving {} to this machine only; press Ctrl-C to stop.", args.path.display()));
     if !Server::has_page() {
         note(
-            "This program was built without the page: run `npm ci && npm run build` in ui/, then \
-             build again.",
+            "This program was built without the web page: run `npm ci && npm run build` in ui/, \
+             then build again.",
         );
     }
     if args.open {

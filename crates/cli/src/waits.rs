@@ -33,7 +33,7 @@ pub fn waits(args: &WaitsArgs) -> anyhow::Result<Done> {
     if let Some(lacking) = lacking {
         out.push_str(&lacking);
     } else if all.is_empty() {
-        out.push_str("Every wait in this trace has a class.\n");
+        out.push_str("A rule classifies every wait in this trace.\n");
     } else {
         let _ = writeln!(out, "{:>12}  {:>8}  longest waiter, and stack", "waited", "waits");
     }
@@ -53,7 +53,8 @@ pub fn waits(args: &WaitsArgs) -> anyhow::Result<Done> {
         );
     }
     if all.len() > args.top {
-        let _ = writeln!(out, "… and {} more stacks (--top N shows more).", all.len() - args.top);
+        let more = units::plural((all.len() - args.top) as u64, "more stack");
+        let _ = writeln!(out, "… and {more} (--top N shows more).");
     }
     print(&out)?;
     Ok(Done::Yes)

@@ -7,6 +7,7 @@ use crate::record::{options, report_saved};
 use crate::signals;
 use crate::terminal::{clear, complain, note, print, progress};
 use std::io::IsTerminal;
+use unhitch_model::units::plural;
 use unhitch_model::visible_path;
 use unhitch_record::{Status, WatchEvent, control, watch as watch_until};
 
@@ -76,7 +77,7 @@ fn status_line(status: &Status) -> String {
     let more = if status.cpus.len() > 8 { " …" } else { "" };
     let rate: f64 = status.rates.iter().map(|(_, rate)| rate).sum();
     let lost = if status.sideband_lost > 0 {
-        format!(", {} names lost", status.sideband_lost)
+        format!(", {} of processes lost", plural(status.sideband_lost, "record"))
     } else {
         String::new()
     };

@@ -71,7 +71,8 @@ pub fn compute_only(limits: &Limits) -> Vec<String> {
     missing
         .note("gaining new privileges cannot be prevented", rustix::thread::set_no_new_privs(true));
     // This must come while it is still permitted.
-    missing.note("the bounding set cannot be emptied", capabilities::empty_bounding_set());
+    missing
+        .note("the capability bounding set cannot be emptied", capabilities::empty_bounding_set());
     missing.note("root cannot become the user nobody here", capabilities::become_nobody());
     missing.note("capabilities cannot be given up", capabilities::empty());
     missing.note("limits cannot be set", limits::set(limits));

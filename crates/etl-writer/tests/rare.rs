@@ -36,9 +36,9 @@ fn loss(cpu: u16, from_ms: u64, to_ms: u64, events: u64) -> Loss {
     Loss { cpu, window: Window::new(time(from_ms), time(to_ms)), events }
 }
 
-const EVENTS: &str = "7 events were lost: the session had no free buffer for them";
-const BUFFERS: &str = "3 buffers were lost: they could not be written in time";
-const NEAR: &str = "waits and running times near them are wrong";
+const EVENTS: &str = "ETW lost 7 events: the session had no free buffer";
+const BUFFERS: &str = "ETW lost 3 buffers: writing could not keep up";
+const NEAR: &str = "waits and running times near missing events are wrong";
 
 #[test]
 fn a_buffer_that_says_so_tells_where_events_were_lost() {
@@ -51,7 +51,7 @@ fn a_buffer_that_says_so_tells_where_events_were_lost() {
         wake_ups(&mut writer, 1, (8, 10));
         let trace = read(writer);
         let place = format!(
-            "events are missing in 1 place, first on CPU 1 before 8.0 ms from the start: {NEAR}"
+            "events are missing in 1 place; the first gap is on CPU 1 and ends 8.0 ms after the start: {NEAR}"
         );
         let mut expected = vec![EVENTS.to_owned(), BUFFERS.to_owned(), place];
         expected.retain(|line| lost.0 > 0 || line.contains("place"));
@@ -84,7 +84,7 @@ fn an_event_about_lost_events_is_a_loss() {
     assert_eq!(
         warnings(&trace),
         [format!(
-            "events are missing in 2 places, first on CPU 0 before 6.0 ms from the start: {NEAR}"
+            "events are missing in 2 places; the first gap is on CPU 0 and ends 6.0 ms after the start: {NEAR}"
         )]
     );
     assert_eq!(trace.losses, [loss(0, 4, 6, 0), loss(0, 9, 12, 0)]);
@@ -165,7 +165,9 @@ fn events_with_hardware_counters_are_left_out_and_told() {
     let trace = read(writer);
     assert_eq!(
         warnings(&trace),
-        ["3 scheduling events carry hardware counters and cannot be read; record without them"]
+        [
+            "cannot read 3 scheduling events with hardware counters; record without hardware counters"
+        ]
     );
     assert_eq!((trace.switches.len(), trace.wakings.len(), trace.samples.len()), (0, 4, 0));
     let source = trace

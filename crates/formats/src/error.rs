@@ -51,10 +51,10 @@ pub enum Error {
         offset: u64,
     },
     /// The zip around the trace cannot be read or written.
-    #[error("cannot read or write the zip container")]
+    #[error("cannot read or write the zip archive")]
     Container(#[from] zip::result::ZipError),
     /// A member of the container differs from what was written.
-    #[error("{name} in the container is damaged: {why}")]
+    #[error("{name} in the trace file is damaged: {why}")]
     Member {
         /// Which member.
         name: String,
@@ -62,7 +62,7 @@ pub enum Error {
         why: String,
     },
     /// A JSON entry of the container cannot be read or written.
-    #[error("cannot read or write {entry} in the container")]
+    #[error("cannot read or write {entry} in the trace file")]
     Json {
         /// Which entry.
         entry: &'static str,

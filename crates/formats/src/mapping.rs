@@ -26,8 +26,8 @@ impl Content {
     pub(crate) fn of(file: File, path: &Path) -> Result<Self, Error> {
         let about = file.metadata().map_err(Error::at(path))?;
         if about.is_dir() {
-            let directory = "a directory: a perf.data directory (perf record --threads) cannot \
-                             be read; record without --threads";
+            let directory = "this is a directory; a perf.data directory (perf record --threads) \
+                             cannot be read: record without --threads";
             return Err(Error::Unsupported(directory.to_owned()));
         }
         if !about.is_file() || about.len() == 0 || others_may_truncate(&about) {
@@ -100,8 +100,8 @@ fn read(path: &Path, file: File, max_bytes: u64) -> Result<Vec<u8>, Error> {
     file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(Error::at(path))?;
     if bytes.len() as u64 > max_bytes {
         let why = format!(
-            "more than {} MiB, half of the free memory: copy it to a file of your own, which need \
-             not fit into memory",
+            "longer than {} MiB, which is half of the free memory: copy it to a file that belongs \
+             to you and that only you can write, because such a file need not fit into memory",
             max_bytes >> 20
         );
         return Err(Error::Together { path: path.to_owned(), why });

@@ -191,7 +191,7 @@ fn what_can_be_read_is_read() {
     );
     let first = trace.warnings.lines().next().unwrap();
     assert!(
-        first.starts_with("perf.data in the container is damaged (its checksum is "),
+        first.starts_with("perf.data in the trace file is damaged (its checksum is "),
         "{first}"
     );
 }
@@ -216,7 +216,7 @@ fn a_damaged_container_is_neither_listed_as_whole_nor_written_anew() {
     damaged[members["meta.json"].start + 10] ^= 4;
     std::fs::write(&path, &damaged).unwrap();
     let error = read_meta(&path).unwrap_err().to_string();
-    assert!(error.contains("meta.json in the container is damaged"), "{error}");
+    assert!(error.contains("meta.json in the trace file is damaged"), "{error}");
 }
 
 /// A disk that filled up, a download that broke off, a crash while names were added.
@@ -236,7 +236,7 @@ fn a_container_cut_anywhere_is_read_as_far_as_it_goes() {
             continue;
         };
         let warnings: Vec<String> = trace.warnings.lines().collect();
-        assert!(warnings[0].starts_with("the container is cut off"), "{len}: {warnings:?}");
+        assert!(warnings[0].starts_with("the trace file is cut off"), "{len}: {warnings:?}");
         if len >= packed("perf.data").end {
             assert_eq!(
                 (trace.switches.len(), trace.wakings.len()),
@@ -282,7 +282,7 @@ fn regression_a_member_that_was_packed_to_fill_memory_is_cut() {
         trace
             .warnings
             .lines()
-            .any(|line| line.contains("symbols.json in the container unpacks to more than 32 MiB"))
+            .any(|line| line.contains("symbols.json in the trace file unpacks to more than 32 MiB"))
     );
 
     let start = members(&file)["perf.data"].clone();
@@ -299,6 +299,6 @@ fn regression_a_member_that_was_packed_to_fill_memory_is_cut() {
         trace
             .warnings
             .lines()
-            .any(|line| line.contains("perf.data in the container unpacks to more than 32 MiB"))
+            .any(|line| line.contains("perf.data in the trace file unpacks to more than 32 MiB"))
     );
 }

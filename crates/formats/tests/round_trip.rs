@@ -270,7 +270,7 @@ fn losses_have_their_window() {
         .map(|loss| (loss.cpu, loss.window.start.nanos(), loss.window.end.nanos(), loss.events))
         .collect();
     assert_eq!(losses, [(0, 10, 50, 12), (0, 60, 90, 30)]);
-    assert!(trace.warnings.lines().any(|line| line.contains("42 events of CPU 0 were lost")));
+    assert!(trace.warnings.lines().any(|line| line.contains("CPU 0 lost 42 events")));
 }
 
 #[test]

@@ -88,11 +88,11 @@ fn check_type_an_email(golden: &Golden<TypeFigures>, seen: &Seen) -> String {
             format!("Woken every time by {wmi} {} ({wmi} {})", figures.waker.1, figures.waker.0),
             "GetProcessVaData → NtQueryVirtualMemory → ExfTryToWakePushLock".to_owned(),
             format!(
-                "after {0} of {0} wake-ups in vain, it was on a CPU when the waiter went back to sleep",
-                figures.in_vain
+                "after {0} of {0} wake-ups in vain, {wmi} {1} ({wmi} {2}) was on a CPU when the waiter went back to sleep",
+                figures.in_vain, figures.waker.1, figures.waker.0
             ),
             format!(
-                "({} asleep, {} waiting for a CPU, {} checking the lock)",
+                "The waiter slept for {}, waited for a CPU for {} and checked the lock for {}.",
                 units::duration(figures.asleep_ns),
                 units::duration(figures.late_ns),
                 units::duration(figures.look_ns)
@@ -159,11 +159,11 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
         ),
         format!("Its longest single wait took {}", units::duration(figures.longest_wait_ns)),
         format!(
-            "Dominant release: NtGdiCloseProcess (process exit): {} wake-ups",
+            "Most releases were by NtGdiCloseProcess (process exit): {} wake-ups",
             units::count(figures.wakes)
         ),
         format!(
-            "ended {} of waits, one per {}; {:.0} threads",
+            "ended {} of waits, one wake-up per {}; on average, {:.0} threads waited",
             units::duration(figures.waited_ns),
             units::duration(figures.hang_ns / figures.wakes),
             figures.mean_waiting()

@@ -195,7 +195,7 @@ impl AddressSpace {
         if self.run > MAX_RUN || self.period.is_zero() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "a run is at most an hour long, and the period must not be zero",
+                "a run can be at most an hour long (--seconds), and --period must not be zero",
             ));
         }
         sys::set_name("lab-addr-space")?;

@@ -173,9 +173,12 @@ fn consequence(name: &str) -> &'static str {
         "contention_begin" | "contention_end" => {
             "waits for kernel locks are recognised only by their stacks"
         }
-        "sched_wakeup_new" => "which thread starts another is known only from process records",
+        "sched_wakeup_new" => "which thread starts another is known only from PERF_RECORD_FORK",
         "sched_migrate_task" => "migrations are not shown",
-        _ => "names and lifetimes come only from process records",
+        _ => {
+            "names and lifetimes of threads are known only from PERF_RECORD_COMM, \
+             PERF_RECORD_FORK and PERF_RECORD_EXIT"
+        }
     }
 }
 
@@ -191,7 +194,8 @@ fn retry_unfiltered(
     event.variants = vec![Variant { attr: event.attr.clone(), filter: None }];
     if filtered && try_open(&event, cpu, trials).is_ok() {
         warnings.push(format!(
-            "{} is recorded without a filter, at a higher cost: {error}",
+            "the kernel refused the filter of {} ({error}): all of its events are recorded, which \
+             costs more",
             event.name
         ));
         return Ok(Some(event));
@@ -360,9 +364,8 @@ fn arrivals(
         .collect();
     if !certain.is_empty() {
         warnings.push(format!(
-            "this kernel reports no events while CPU {} is idle: the threads that run next are \
-             recorded by other means, but the wake-ups that its interrupts issue \
-             meanwhile are missing",
+            "this kernel reports no events of idle CPUs (here: CPU {}): which thread runs next on \
+             such a CPU is still recorded, but wake-ups by interrupts while it is idle are missing",
             certain.join(", ")
         ));
     }

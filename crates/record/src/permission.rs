@@ -72,7 +72,7 @@ fn remedy(lockdown: &str, uid: u32) -> String {
             .to_owned();
     }
     if uid == 0 {
-        return "Running as root, but without the required capabilities (a container?).\n\
+        return "Running as root, but without the required capabilities (in a container?).\n\
             Give the container CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG and CAP_IPC_LOCK, the host's pid namespace, and tracefs;\n\
             a seccomp profile must allow perf_event_open."
             .to_owned();

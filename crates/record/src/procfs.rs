@@ -213,10 +213,13 @@ impl Unread {
             )
         });
         let skipped = (self.skipped > 0).then(|| {
+            let were = match self.skipped {
+                1 => "1 more process was".to_owned(),
+                many => format!("{many} more processes were"),
+            };
             format!(
-                "{} more processes were skipped because other processes of the same users did \
-                 not answer: the same may be missing for them",
-                self.skipped
+                "{were} skipped because other processes of the same users did not answer: \
+                 mappings, command lines and futex waits of skipped processes may be missing"
             )
         });
         hung.chain(skipped)

@@ -19,7 +19,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use unhitch_formats::perf_data::record::{Mmap2, SampleId, comm, fork, kind, mmap2};
-use unhitch_model::Time;
+use unhitch_model::{Time, units::plural};
 
 /// Maximum number of records that belong to no process, such as kernel symbols.
 const MAX_MACHINE_RECORDS: usize = 16_384;
@@ -287,15 +287,16 @@ impl SidebandLog {
     pub(crate) fn warnings(&self) -> Vec<String> {
         let lost = (self.lost > 0).then(|| {
             format!(
-                "{} records of processes and mappings were lost: names of processes \
+                "the kernel could not deliver {} of processes and mappings: names of processes \
                  that have exited may be missing",
-                self.lost
+                plural(self.lost, "record")
             )
         });
         let dropped = (self.dropped > 0).then(|| {
             format!(
-                "{} old mappings were dropped to save memory: their frames may have no names",
-                self.dropped
+                "the recorder dropped {} to save memory: stack frames in dropped mappings may \
+                 have no names",
+                plural(self.dropped, "old mapping")
             )
         });
         lost.into_iter().chain(dropped).collect()

@@ -49,8 +49,8 @@ pub enum Error {
     /// At the priority of the calling thread, inspecting pages could freeze the target.
     #[error(
         "pages are not inspected at idle priority (SCHED_IDLE or nice 19): the kernel holds the \
-         target's memory lock meanwhile, and a scanner that gets no CPU would keep it. Run at \
-         normal priority, without --pages, or with --force"
+         process's mmap lock during the inspection, and a scanner that gets no CPU would keep the \
+         lock. Run at normal priority, without --pages, or with --force"
     )]
     IdlePriority,
     /// The kernel lacks something.

@@ -34,7 +34,7 @@ pub fn described(group: &Group) -> String {
     let size = bytes(group.figures.reserved_bytes);
     match (group.kind, group.start) {
         (Kind::Reservation, Some(start)) => format!("One reservation ({size} at {start:#x})"),
-        (Kind::Reservation, None) => "The smaller reservations".to_owned(),
+        (Kind::Reservation, None) => "The group of smaller reservations".to_owned(),
         (Kind::Jit, _) => "Code generated at run time".to_owned(),
         (Kind::Anonymous, _) if group.name.is_empty() => "Anonymous memory".to_owned(),
         (Kind::Stack, _) if group.name == "threads" => {
@@ -132,9 +132,9 @@ fn empty_tables(space: &AddressSpace) -> Option<String> {
     let sure = tables.empty_bytes?.saturating_sub(tables.unseen_bytes);
     (sure >= MIN_TABLE_BYTES).then(|| {
         format!(
-            "{} of page tables are empty, {} of all: freed memory that still costs. The kernel \
-             keeps a table until all of the 2 MiB that it maps are unmapped, or released \
-             (MADV_DONTNEED) in one call.",
+            "{} of page tables ({} of all) are empty: the memory that they mapped was freed, but \
+             the tables remain. The kernel keeps a table until all of the 2 MiB that it maps are \
+             unmapped, or released (MADV_DONTNEED) in one call.",
             bytes(sure),
             rounded_percent(sure, tables.allocated_bytes)
         )
@@ -164,8 +164,8 @@ fn limit(space: &AddressSpace) -> Option<String> {
     (space.total.mappings.saturating_mul(4) >= max.saturating_mul(3)).then(|| {
         let (have, max) = (count(space.total.mappings), count(max));
         format!(
-            "It has {have} of the {max} mappings that the system allows per process \
-             (vm.max_map_count): beyond that, mmap, mprotect and munmap fail."
+            "The process has {have} of the {max} mappings that the system allows per process \
+             (vm.max_map_count): beyond that limit, mmap, mprotect and munmap fail."
         )
     })
 }

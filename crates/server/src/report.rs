@@ -42,7 +42,7 @@ const SECTIONS: &[Section] = &[
         ),
     },
     Section {
-        title: "Who woke whom, by the waiting that it ended",
+        title: "Who woke whom, by the waiting time that the wake-ups ended",
         table: Name::Wakes,
         words: words(
             "woken by process,woken by,process,thread",
@@ -51,7 +51,7 @@ const SECTIONS: &[Section] = &[
         ),
     },
     Section {
-        title: "Where the CPUs were, by function",
+        title: "CPU samples, by process and function",
         table: Name::Samples,
         words: words(
             "process,function,module",

@@ -39,7 +39,7 @@ pub(crate) fn name(trace: &mut Trace, path: &SymbolPath, fetching: &Fetching) {
     if path.is_empty() && recorded > 0 {
         // Methods of .NET have names without a PDB.
         let but = if trace.symbols.is_empty() { "" } else { " except those of .NET methods" };
-        trace.warnings.add(format!("no function names{but}: {}", advice(path, recorded)));
+        trace.warnings.add(format!("no function names{but}: {}", needed(recorded)));
         return;
     }
     let named: Vec<Result<Vec<Option<String>>, Nameless>> =
@@ -102,45 +102,50 @@ impl Nameless {
         match self {
             Self::NotRecorded => {
                 format!(
-                    "no symbols for {count}, whose PDBs the trace does not identify (xperf -merge, \
-                     UIforETW and WPR add that): {listed}"
+                    "no symbols for {count} whose PDB the trace does not identify (xperf -merge, \
+                     UIforETW and WPR add this): {listed}"
                 )
             }
             Self::Pdb(NoPdb::NotThere) => {
-                format!("no symbols for {listed}: {}", advice(path, images.len()))
+                format!("no symbols for {listed}: {}", not_there(path, images.len()))
             }
             Self::Pdb(NoPdb::OtherBuild) => {
                 format!("no symbols for {count}: only PDBs of other builds were found: {listed}")
             }
             Self::Pdb(NoPdb::Damaged) => {
-                format!("no symbols for {count}, whose PDBs are damaged: {listed}")
+                format!("no symbols for {count} whose PDB is damaged: {listed}")
             }
             Self::Pdb(NoPdb::NotFetched(why)) => {
-                format!("no symbols for {count}, whose PDBs were not fetched: {why}: {listed}")
+                format!("no symbols for {count} whose PDB was not fetched: {why}: {listed}")
             }
             Self::Pdb(NoPdb::Compressed) => {
                 format!(
-                    "no symbols for {count}, whose PDBs are compressed (.pd_; expand them with \
-                     expand or cabextract): {listed}"
+                    "no symbols for {count} whose PDB is compressed (.pd_; expand it with expand \
+                     or cabextract): {listed}"
                 )
             }
         }
     }
 }
 
-/// What to do about missing PDBs.
-fn advice(path: &SymbolPath, images: usize) -> String {
+/// What to do if no symbol path is given.
+fn needed(images: usize) -> String {
     let pdbs = if images == 1 {
         "the PDB of 1 image is".to_owned()
     } else {
         format!("the PDBs of {images} images are")
     };
+    format!(
+        "{pdbs} needed; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with \
+         --symbols"
+    )
+}
+
+/// Where the PDBs of the images just listed were looked for.
+fn not_there(path: &SymbolPath, images: usize) -> String {
+    let pdbs = if images == 1 { "its PDB is" } else { "their PDBs are" };
     let servers = path.servers().collect::<Vec<_>>().join(", ");
     match servers.as_str() {
-        _ if path.is_empty() => format!(
-            "{pdbs} needed; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with \
-             --symbols"
-        ),
         "" => format!("{pdbs} in none of the folders of the symbol path"),
         servers => format!("{pdbs} neither in the folders of the symbol path nor on {servers}"),
     }

@@ -45,7 +45,7 @@ impl Unnamed {
                 path.display()
             ),
             Self::Hidden(path) => format!(
-                "kernel functions have no names: {} hides its addresses; run as root or with CAP_SYSLOG, or `sysctl -w \
+                "kernel functions have no names: {} hides its addresses; run as root or with CAP_SYSLOG, or set `sysctl -w \
                  kernel.kptr_restrict=0 \
                  kernel.perf_event_paranoid=1` (kernel.kptr_restrict=2 hides them from root too)",
                 path.display()

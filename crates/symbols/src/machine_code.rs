@@ -59,7 +59,7 @@ pub struct Code {
 #[non_exhaustive]
 pub enum NoCode {
     /// The module is not in this trace.
-    #[error("the trace does not say which module it is in")]
+    #[error("the trace does not say which module the function is in")]
     NoModule,
     /// Gone, a special file, or not permitted.
     #[error("{0} is gone or cannot be read")]
@@ -82,12 +82,12 @@ pub enum NoCode {
     #[error("the code of Windows images is not in the recording, and cannot be read here")]
     Image,
     /// The trace is from another machine, or another kernel.
-    #[error("{0}; give the kernel that was recorded with --kernel-image VMLINUX")]
+    #[error("{0}; name the recorded kernel with --kernel-image VMLINUX")]
     OtherKernel(&'static str),
     /// No `/proc/kcore`, or not permitted.
     #[error(
-        "{path} cannot be read ({kind}): it takes root and a kernel with CONFIG_PROC_KCORE; or \
-         give --kernel-image VMLINUX"
+        "{path} cannot be read ({kind}): that needs root and a kernel with CONFIG_PROC_KCORE; \
+         or name the recorded kernel with --kernel-image VMLINUX"
     )]
     NoKcore {
         /// The file.

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
+use unhitch_model::units::plural;
 
 /// Maximum number of remembered locations of a file. A program with more never repeats itself, so
 /// they are all dropped.
@@ -85,39 +86,26 @@ pub(crate) enum Missing {
 impl Missing {
     /// The warning for `count` modules, listed in `names`.
     pub(crate) fn warning(self, count: usize, names: &str) -> String {
-        let modules = if count == 1 { "module" } else { "modules" };
-        match self {
-            Self::Unreadable => {
-                format!("no symbols for {count} {modules}, gone or not readable: {names}")
-            }
-            Self::Damaged => {
-                format!(
-                    "no symbols for {count} {modules}, damaged or not ELF files: \
-                         {names}"
-                )
-            }
+        let modules = plural(count as u64, "module");
+        let why = match self {
+            Self::Unreadable => "whose file is gone or cannot be read",
+            Self::Damaged => "whose file is damaged or not an ELF file",
             Self::OtherBuild => {
-                format!(
-                    "no symbols for {count} {modules}, since replaced by another build (the build \
-                     ids differ): {names}"
-                )
+                "whose file has been replaced by another build (the build ids differ)"
             }
-            Self::WrittenSince => {
-                format!("no symbols for {count} {modules}, written after the recording: {names}")
+            Self::WrittenSince => "whose file was written after the recording",
+            Self::Nameless => "whose file is stripped and has no debug file",
+            Self::Late => "whose file took too long to read",
+            Self::TooMuchDwarf => {
+                return format!(
+                    "no source lines for {modules}: debug information is read up to {} MiB per \
+                     module and {} MiB in all: {names}",
+                    MAX_DWARF_BYTES >> 20,
+                    MAX_ALL_DWARF_BYTES >> 20
+                );
             }
-            Self::Nameless => format!(
-                "no symbols for {count} {modules}, stripped and without a debug file: {names}"
-            ),
-            Self::TooMuchDwarf => format!(
-                "no source lines for {count} {modules}: the debug information exceeds {} MiB, or \
-                 that of all modules together {} MiB: {names}",
-                MAX_DWARF_BYTES >> 20,
-                MAX_ALL_DWARF_BYTES >> 20
-            ),
-            Self::Late => format!(
-                "no symbols for {count} {modules}, whose files took too long to read: {names}"
-            ),
-        }
+        };
+        format!("no symbols for {modules} {why}: {names}")
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn foreign(meta: &Meta) -> Option<&'static str> {
     };
     meta.epoch_ns
         .is_some_and(started_before)
-        .then_some("the machine was restarted since the recording")
+        .then_some("the machine has been restarted since the recording")
 }
 
 /// When the recording ended, by the wall clock. A file written later is not what ran.

@@ -240,14 +240,14 @@ impl Symbolizer {
         for pid in cut {
             trace.warnings.add(format!(
                 "JIT code of process {pid} may lack names or have old ones: only the first {} MiB \
-                 of its map were read",
+                 of its perf map were read",
                 perf_map::MAX_MAP_BYTES >> 20
             ));
         }
         self.left_work_behind |= !late.is_empty();
         for pid in late {
             trace.warnings.add(format!(
-                "JIT code of process {pid} has no names: reading its map took too long"
+                "JIT code of process {pid} has no names: reading its perf map took too long"
             ));
         }
     }

@@ -251,7 +251,7 @@ fn a_kernel_image_is_placed_by_the_names_that_were_recorded() {
     assert!(
         elsewhere
             .to_string()
-            .contains("another machine; give the kernel that was recorded with --kernel-image"),
+            .contains("another machine; name the recorded kernel with --kernel-image"),
         "{elsewhere}"
     );
 

@@ -177,7 +177,9 @@ fn a_separate_debug_file_is_found_by_build_id_and_by_link() {
         );
         assert_eq!(
             warnings,
-            [format!("no symbols for 1 module, stripped and without a debug file: {how}")]
+            [format!(
+                "no symbols for 1 module whose file is stripped and has no debug file: {how}"
+            )]
         );
     }
 }
@@ -233,7 +235,9 @@ fn another_build_gives_no_names_and_one_warning() {
     assert_eq!(names, [[format!("built+{offset:#x}")]]);
     assert_eq!(
         warnings,
-        ["no symbols for 1 module, since replaced by another build (the build ids differ): built"]
+        [
+            "no symbols for 1 module whose file has been replaced by another build (the build ids differ): built"
+        ]
     );
 
     // The kernel marks unlinked files; what lies at the path now counts only if it proves to be the
@@ -241,7 +245,10 @@ fn another_build_gives_no_names_and_one_warning() {
     let unlinked = PathBuf::from(format!("{} (deleted)", program.display()));
     assert_eq!(name(&mut symbolizer, &unlinked, &id, &[offset]).0, [["outer"]]);
     let (_, warnings) = name(&mut symbolizer, &unlinked, &[], &[offset]);
-    assert_eq!(warnings, ["no symbols for 1 module, gone or not readable: built (deleted)"]);
+    assert_eq!(
+        warnings,
+        ["no symbols for 1 module whose file is gone or cannot be read: built (deleted)"]
+    );
 }
 
 #[test]
@@ -254,7 +261,7 @@ fn what_was_written_after_the_recording_gives_no_names_unless_its_build_id_prove
         (
             Vec::new(),
             [format!("built+{offset:#x}")],
-            &["no symbols for 1 module, written after the recording: built"],
+            &["no symbols for 1 module whose file was written after the recording: built"],
         ),
     ] {
         let mut trace =
@@ -310,8 +317,8 @@ fn modules_without_symbols_share_one_warning() {
     assert_eq!(
         trace.warnings.lines().collect::<Vec<_>>(),
         [
-            "no symbols for 8 modules, gone or not readable: lib0.so, lib1.so, lib2.so, lib3.so, lib4.so, …",
-            "no symbols for 1 module, damaged or not ELF files: text.so"
+            "no symbols for 8 modules whose file is gone or cannot be read: lib0.so, lib1.so, lib2.so, lib3.so, lib4.so, …",
+            "no symbols for 1 module whose file is damaged or not an ELF file: text.so"
         ]
     );
 }

@@ -122,7 +122,7 @@ fn what_is_missing_is_said() {
     );
     assert_eq!(
         shown(&format!("{place}")),
-        "no symbols for widget.dll: the PDB of 1 image is in none of the folders of the symbol path"
+        "no symbols for widget.dll: its PDB is in none of the folders of the symbol path"
     );
     write(folder.path(), &format!("widget.pdb/{KEY}/widget.pd_"), b"MSCF");
     assert!(shown(&format!("{place}")).contains("compressed"));
@@ -130,13 +130,13 @@ fn what_is_missing_is_said() {
     write(other.path(), "widget.pdb", b"no PDB");
     assert_eq!(
         shown(&other.path().display().to_string()),
-        "no symbols for 1 image, whose PDBs are damaged: widget.dll"
+        "no symbols for 1 image whose PDB is damaged: widget.dll"
     );
     // The tables of the next one are complete, but the rest is missing.
     write(other.path(), "widget.pdb", &pdb().encode()[..pdb().encode().len() - 1]);
     assert_eq!(
         shown(&other.path().display().to_string()),
-        "no symbols for 1 image, whose PDBs are damaged: widget.dll"
+        "no symbols for 1 image whose PDB is damaged: widget.dll"
     );
     let mut unmerged = trace(GUID, AGE);
     let (path, pdb) = (unmerged.strings.intern("C:\\other.exe"), unmerged.strings.intern(""));

@@ -149,7 +149,7 @@ fn without_a_server_or_a_place_to_keep_it_nothing_is_asked_for() {
     let bare = SymbolPath::parse(&format!("srv*{}", server.url), None);
     let (_, warnings) = resolve(&["widget"], &bare);
     let message = format!(
-        "no symbols for 1 image, whose PDBs were not fetched: {} has no folder to fetch files into",
+        "no symbols for 1 image whose PDB was not fetched: {} has no folder to fetch files into",
         server.url
     );
     assert!(warnings[0].starts_with(&message), "{warnings:?}");
@@ -168,7 +168,7 @@ fn what_a_server_does_not_have_is_asked_for_once() {
     let path = path(cache.path(), &server);
     for _ in 0..2 {
         let message = format!(
-            "no symbols for a.dll, a2.dll, b.dll: the PDBs of 3 images are neither in the folders of the symbol path nor on {}",
+            "no symbols for a.dll, a2.dll, b.dll: their PDBs are neither in the folders of the symbol path nor on {}",
             server.url
         );
         assert_eq!(resolve(&["a", "a2", "b"], &path).1, [message]);
@@ -198,7 +198,7 @@ fn nothing_wrong_is_kept() {
         (ok(&cut), "sent something that is not a whole PDB"),
         (ok(b"<html>Sign in</html>"), "sent something that is not a whole PDB"),
         (ok(b""), "sent something that is not a whole PDB"),
-        (broken_off, "broke off"),
+        (broken_off, "stopped before the end of the PDB"),
         // Its length is not announced, and it ends too early.
         (
             [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), cut.clone()].concat(),
@@ -213,7 +213,7 @@ fn nothing_wrong_is_kept() {
         let server = Server::new(move |_| answer.clone());
         let (name, warnings) = resolve(&["a", "b"], &path(cache.path(), &server));
         let shown = format!(
-            "no symbols for 2 images, whose PDBs were not fetched: {} {message}: a.dll, b.dll",
+            "no symbols for 2 images whose PDB was not fetched: {} {message}: a.dll, b.dll",
             server.url
         );
         assert_eq!((name.as_str(), warnings), ("a.dll+0x1010", vec![shown]));
@@ -241,10 +241,8 @@ fn a_server_in_trouble_is_reported_once_and_left_alone() {
         let cache = tempfile::tempdir().unwrap();
         let began = Instant::now();
         let (_, warnings) = resolve(&images, &path(cache.path(), &server));
-        let shown = format!(
-            "no symbols for 40 images, whose PDBs were not fetched: {} {message}",
-            server.url
-        );
+        let shown =
+            format!("no symbols for 40 images whose PDB was not fetched: {} {message}", server.url);
         assert!(warnings.len() == 1 && warnings[0].starts_with(&shown), "{warnings:?}");
         assert!(
             warnings[0]

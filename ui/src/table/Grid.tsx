@@ -265,5 +265,6 @@ function sizeText({ total, matched, outside }: TablePage, grouped: boolean): str
   const rows = grouped
     ? `${plural(total, "group")} of ${count(matched)} rows`
     : plural(total, "row");
-  return outside > 0 ? `${rows}, ${count(outside)} outside the span that all CPUs cover` : rows;
+  if (outside === 0) return rows;
+  return `${rows}, ${count(outside)} outside the span that was recorded on every CPU`;
 }

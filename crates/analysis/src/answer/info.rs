@@ -158,7 +158,7 @@ impl Info {
             line(
                 "",
                 &format!(
-                    "CPU {} holds {}",
+                    "CPU {} was recorded for {}",
                     span.cpu,
                     units::duration(span.end_ns.saturating_sub(span.start_ns))
                 ),

@@ -137,7 +137,7 @@ impl MachineJson {
         let limited: Vec<&GroupJson> =
             self.groups.iter().filter(|group| group.is_worth_a_line()).collect();
         let number = units::plural(self.groups.len() as u64, "control group");
-        line("groups", &format!("{number}, {} of them with limits or transfers", limited.len()));
+        line("groups", &format!("{number}, {} of them with limits or I/O", limited.len()));
         limited.iter().take(MAX_PRINTED_GROUPS).for_each(|group| line("", &group.words()));
         if limited.len() > MAX_PRINTED_GROUPS {
             line(

@@ -87,11 +87,11 @@ pub fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
     }
     let whole = query.window.unwrap_or(window);
     let recorded = format!(
-        "{} on {} ({} context switches, {} wake-ups)",
+        "{} on {} ({} context switches, {})",
         units::duration(whole.duration_ns()),
         units::plural(analysis.cpus.cpus() as u64, "CPU"),
         units::count(trace.switches.range(whole).len() as u64),
-        units::count(trace.wakings.range(whole).len() as u64),
+        units::plural(trace.wakings.range(whole).len() as u64, "wake-up"),
     );
     match query.is_about_something() {
         true => format!(

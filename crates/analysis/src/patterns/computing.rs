@@ -6,7 +6,7 @@
 use super::case::Case;
 use super::case::runs;
 use crate::samples::{Sampled, sampled};
-use crate::wording::sentence::{Sentence, count, function, plural, sentence};
+use crate::wording::sentence::{Sentence, function, plural, sentence};
 use crate::wording::{recording, units};
 use unhitch_model::{ThreadId, Window};
 
@@ -56,8 +56,7 @@ impl Case<'_> {
                 "No CPU sample was taken while it ran, so it is not known where it computed.",
             ),
             elsewhere => sentence!(
-                "None of its {} in this window falls into that time, so it is not known where it \
-                 computed.",
+                "It was sampled only at other times ({}), so it is not known where it computed.",
                 plural(elsewhere, "CPU sample")
             ),
         }
@@ -74,7 +73,7 @@ fn spread(sampled: &Sampled) -> Sentence {
         let rest: u64 = places.iter().skip(MAX_PLACES).map(|(_, samples)| samples).sum();
         if rest > 0 {
             let others = (places.len() - MAX_PLACES) as u64;
-            parts.push(sentence!("{} others {}", count(others), share(rest)));
+            parts.push(sentence!("{} {}", plural(others, "other"), share(rest)));
         }
         Sentence::join(parts, ", ")
     };
@@ -89,7 +88,9 @@ fn spread(sampled: &Sampled) -> Sentence {
     }
     let without = match sampled.total - placed {
         0 => Sentence::default(),
-        n => sentence!(" {} have no stack.", count(n)),
+        n => {
+            sentence!(" {} {} no stack.", plural(n, "sample"), if n == 1 { "has" } else { "have" })
+        }
     };
     sentence!(
         "No function has half of its {}. By function: {}. By module: {}.{}",

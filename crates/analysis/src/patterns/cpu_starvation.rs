@@ -65,11 +65,16 @@ fn by_others(case: &Case<'_>, starved: u64) -> Finding {
     let hog = occupants.hog();
     let hot = hog.and_then(|hog| case.hot_of(hog));
     let exits = hot.as_ref().is_some_and(|spot| case.analysis.stacks.exits(spot.stack));
+    let is_group = hog.is_some_and(|hog| hog.shared_name.is_some());
     let cause = match hog {
         Some(hog) => sentence!(
             "CPU starvation: {} had the CPU{}.",
             case.occupant(hog),
-            if exits { ", ending their processes" } else { "" }
+            match (exits, is_group) {
+                (true, true) => ", ending their processes",
+                (true, false) => ", ending its process",
+                (false, _) => "",
+            }
         ),
         None => sentence!(
             "CPU starvation, though no thread had the CPU: {}.",
@@ -95,8 +100,8 @@ fn without_occupant(case: &Case<'_>, starved: u64) -> Sentence {
     let (machine, window) = (&case.analysis.trace.machine, case.explanation.window);
     let Some((before, after)) = machine.around(window) else {
         return Sentence::from(
-            "something outside the recording kept it off a CPU (a sleeping CPU, a throttled group, \
-             or a virtual machine's host)",
+            "something that was not recorded kept it off a CPU (perhaps a sleeping CPU, a \
+             throttled control group, or a virtual machine's host)",
         );
     };
     let steal =
@@ -104,23 +109,25 @@ fn without_occupant(case: &Case<'_>, starved: u64) -> Sentence {
     let span = duration(after.time.since(before.time));
     match steal {
         Some(steal) if steal.saturating_mul(2) >= starved => sentence!(
-            "the virtual machine's host took {} of CPU time in the {} around it",
+            "the virtual machine's host took {} of CPU time in the {} around the stall",
             duration(steal),
             span
         ),
         _ if machine.groups_of(&case.analysis.trace.threads, case.candidate.victim).is_empty() => {
             Sentence::from(
-                "its control group is not known, so a quota may have kept it off the CPU",
+                "the control group of the waiting thread is not known, so a quota may have kept it \
+                 off the CPU",
             )
         }
         Some(steal) => sentence!(
-            "none of its control groups was throttled for that long, and the virtual machine's \
-             host took {} of CPU time, in the {} around it",
-            duration(steal),
-            span
+            "in the {} around the stall, none of the thread's control groups was throttled for \
+             half as long as it waited, and the virtual machine's host took {} of CPU time",
+            span,
+            duration(steal)
         ),
         None => sentence!(
-            "none of its control groups was throttled for that long in the {} around it",
+            "in the {} around the stall, none of the thread's control groups was throttled for \
+             half as long as it waited",
             span
         ),
     }
@@ -164,7 +171,7 @@ impl Case<'_> {
             "Control group {} ({}{}): {}, counted over {}.",
             group.map_or("?", |group| group.path.as_str()),
             if is_unified { "version 2" } else { "version 1" },
-            if own { "" } else { "; a parent of its group" },
+            if own { "" } else { "; a parent of the thread's group" },
             throttling::figures(quota),
             duration(quota.between.duration_ns())
         )

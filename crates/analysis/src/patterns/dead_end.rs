@@ -24,12 +24,13 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         true => why_lost(case),
         false => why_unseen(case, longest, outside * 2 > unseen),
     };
-    let mut sentences = vec![sentence!(
-        "{} waited for {}; {}.",
-        case.name(longest.thread),
-        case.part(lost + unseen),
-        why.clone()
-    )];
+    let name = case.name(longest.thread);
+    let mut sentences = vec![match lost > unseen {
+        true => {
+            sentence!("Nothing shows what {} did for {}: {}.", name, case.part(lost), why.clone())
+        }
+        false => sentence!("{} waited for {}; {}.", name, case.part(lost + unseen), why.clone()),
+    }];
     let stack = longest.segment.wait_stack(case.analysis.trace);
     if !stack.is_empty() {
         let waited_in = case.segment_stack(longest.thread, &longest.segment);
@@ -77,11 +78,11 @@ fn why_unseen(case: &Case<'_>, longest: &Piece, is_message: bool) -> (Sentence, 
     } else if longest.window.end >= case.analysis.timeline.window().end {
         (
             Sentence::from("it was still waiting when the recording ended"),
-            "Save again after it has ended: the wake-up that ends a wait names the culprit.",
+            "Save again after the wait has ended: the wake-up that ends it names the culprit.",
         )
     } else if is_overwritten(case) {
         (
-            Sentence::from("the wake-up that ended it is not in the recording"),
+            Sentence::from("the wake-up that ended the wait is not in the recording"),
             "Record with larger buffers (--buffer).",
         )
     } else if !silent.is_empty() {

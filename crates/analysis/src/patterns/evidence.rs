@@ -120,7 +120,8 @@ impl Case<'_> {
                 plural(hop.looks.into(), "time")
             ),
             WeakKind::Deferred => sentence!(
-                "for {} of the stall, wake-ups were deferred, e.g. that of {}, which {} issued",
+                "for {} of the stall, wake-ups came from a soft interrupt or a kernel worker, e.g. \
+                 that of {} by {}",
                 part,
                 sleeper,
                 self.name(hop.by)

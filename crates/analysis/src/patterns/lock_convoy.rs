@@ -98,8 +98,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let threads = plural(threads as u64, "thread");
     let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
     sentences.push(sentence!(
-        "{} handed it on, each after waiting for the one before: {} in all, median {}, longest {} \
-         by {}.",
+        "{} held the lock in turn, each after waiting for the one before: {} in all, median {}, \
+         longest {} ({}).",
         threads.clone(),
         duration(holds.total_ns),
         duration(median),

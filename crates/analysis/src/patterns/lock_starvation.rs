@@ -7,7 +7,7 @@ use super::case::{samples_of, weaken};
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
-use crate::wording::sentence::{Sentence, count, duration, function, sentence};
+use crate::wording::sentence::{Sentence, Span, count, duration, function, sentence};
 use crate::{InterruptSource, Operation, Segment, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -132,7 +132,7 @@ impl Starvation {
             function: own_function(case.analysis, self.release),
             sentences,
             advice: "Make the lock fair at least now and then (hand it off on release), or let \
-                     the holder pause between holds: a second CPU is what makes this happen."
+                     the holder pause between holds. This happens only with two or more CPUs."
                 .to_owned(),
             ..case.finding(Pattern::LockStarvation, cause.with("."))
         };
@@ -148,16 +148,16 @@ impl Starvation {
         };
         let what_happens = match self.is_herd() {
             true => sentence!(
-                "wakes {} threads for it each time, another of which takes it before the waiter \
-                 runs",
+                "wakes an average of {} threads each time; another of them takes the lock before \
+                 the waiter runs",
                 format!("{:.0}", self.herd)
             ),
             false => self.barging.words(case, self.releaser),
         };
         vec![
             sentence!(
-                "One wait for a lock {}: woken {} times (every {}), {} times in vain, always on \
-                 the stack\n  {}",
+                "One wait for a lock {}: woken {} times (every {}), {} times in vain; each \
+                 time it waited in\n  {}",
                 if operation.open { "has not ended yet" } else { "took all that time" },
                 count(wakes),
                 duration(operation.window.duration_ns() / wakes.max(1)),
@@ -165,8 +165,8 @@ impl Starvation {
                 case.stack(operation.stack)
             ),
             sentence!(
-                "Woken {} by {}, which releases the lock in\n  {}\nand {} ({} asleep, {} waiting \
-                 for a CPU, {} checking the lock).",
+                "Woken {} by {}, which releases the lock in\n  {}\nand {}. The waiter slept for \
+                 {}, waited for a CPU for {} and checked the lock for {}.",
                 how_often,
                 case.name(self.releaser),
                 case.wake_stack(self.wake),
@@ -255,22 +255,20 @@ impl Barging {
 
     /// What happens to the lock, as the rest of a sentence about the releaser.
     fn words(&self, case: &Case<'_>, releaser: ThreadId) -> Sentence {
-        let own = self.by == releaser;
-        let taken = match (own, self.is_certain()) {
+        let taken = match (self.by == releaser, self.is_certain()) {
             (true, true) => Sentence::from("has taken it again before the waiter runs"),
             (true, false) => Sentence::from("seems to have taken it again before the waiter runs"),
             (false, _) => sentence!("{} takes it before the waiter runs", case.name(self.by)),
         };
-        let whom = if own { Sentence::from("it") } else { case.name(self.by).into() };
-        sentence!("{}: {}", taken, self.seen(whom))
+        sentence!("{}: {}", taken, self.seen(case.name(self.by)))
     }
 
-    fn seen(&self, whom: impl Into<Sentence>) -> Sentence {
+    fn seen(&self, whom: Span) -> Sentence {
         sentence!(
             "after {} of {} wake-ups in vain, {} was on a CPU when the waiter went back to sleep",
             count(self.times as u64),
             count(self.looks as u64),
-            whom.into()
+            whom
         )
     }
 }
@@ -295,10 +293,15 @@ fn poll(case: &Case<'_>, operation: &Operation, timeouts: usize) -> Finding {
     let holder = case.main_holder().map(|(thread, _)| thread);
     let holder = holder.filter(|thread| *thread != case.candidate.victim);
     let held = match holder {
-        Some(holder) => sentence!(" {} held it.", case.name(holder)),
+        Some(holder) => sentence!(" {} held the lock.", case.name(holder)),
         None => Sentence::default(),
     };
-    let cause = sentence!("polling for a lock, which was never free when it checked.{}", held);
+    let cause = sentence!(
+        "polling for a lock, which was taken at {} of {} checks.{}",
+        count(operation.wakes_in_vain() as u64),
+        count(wakes),
+        held
+    );
     Finding {
         culprit: holder,
         function: own_function(case.analysis, operation.stack),
@@ -310,8 +313,8 @@ fn poll(case: &Case<'_>, operation: &Operation, timeouts: usize) -> Finding {
             count(wakes)
         ),
         sentences: vec![sentence!(
-            "It polled for a lock: its own timer woke it {} times (every {}), {} times in vain, \
-             always on the stack\n  {}",
+            "It polled for a lock: its own timer woke it {} times (every {}), {} times in vain; \
+             each time it waited in\n  {}",
             count(timeouts as u64),
             duration(operation.window.duration_ns() / wakes.max(1)),
             count(operation.wakes_in_vain() as u64),

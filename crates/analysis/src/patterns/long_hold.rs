@@ -126,7 +126,7 @@ fn came_through(case: &Case<'_>, hop: &Hop) -> Option<Sentence> {
         _ => "each of which had waited for the one before",
     };
     Some(sentence!(
-        "The lock came to it through {}, {}.",
+        "It got the lock through {}, {}.",
         plural(between.len() as u64, "other thread"),
         waited
     ))

@@ -27,7 +27,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         }
     };
     let function = own_function(case.analysis, stack);
-    let cause = sentence!("memory was not available{}.", in_function(", in ", &function));
+    let cause = sentence!("a wait for memory{}.", in_function(", in ", &function));
     Some(Finding {
         culprit: Some(waiter),
         function,

@@ -33,14 +33,14 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let exits = case.analysis.stacks.exits(release.stack);
     let mut sentences = longest_wait(case);
     sentences.push(sentence!(
-        "Dominant release: {}{}: {} wake-ups ended {} of waits, one per {}; {} threads were \
-         waiting on average. It releases the lock in\n  {}",
+        "Most releases were by {}{}: {} wake-ups ended {} of waits, one wake-up per {}; on \
+         average, {} waited. It releases the lock in\n  {}",
         function(&release.function),
         if exits { " (process exit)" } else { "" },
         count(release.wakes),
         duration(release.waited_ns),
         duration(interval_ns),
-        format!("{:.0}", release.waited_ns as f64 / whole_ns as f64),
+        plural((release.waited_ns as f64 / whole_ns as f64).round() as u64, "thread"),
         case.stack(release.stack)
     ));
     let busy_ns = on_cpu_ns(case, &release);

@@ -56,8 +56,8 @@ fn stopper(state: Option<TaskState>) -> (&'static str, &'static str) {
     match state {
         Some(TaskState::Traced) => (
             "by a tracer (a debugger, strace)",
-            "The tracer is not recorded; TracerPid in its /proc/PID/status shows it while it \
-             traces.",
+            "The tracer is not recorded; while it traces, TracerPid in /proc/PID/status of the \
+             stopped process names it.",
         ),
         Some(TaskState::Stopped) => (
             "by a signal (SIGSTOP, SIGTSTP, job control)",

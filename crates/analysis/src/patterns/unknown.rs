@@ -31,7 +31,7 @@ pub(super) fn finding(case: &Case<'_>) -> Finding {
             sentence!("the largest part is \"{}\", {}.", part(case, share), case.percent(share.ns))
         }
         Some(share) => sentence!(
-            "no single one: the largest part is \"{}\", {}.",
+            "no single cause: the largest part is \"{}\", {}.",
             part(case, share),
             case.percent(share.ns)
         ),

@@ -209,10 +209,11 @@ pub(crate) fn sentences(analysis: &Analysis<'_>, release: &MassRelease) -> Vec<S
     }
     sentences.push(match release.ended as u64 {
         0 => Sentence::from(
-            "No process ended while the machine fell idle: it did not run out of \
-                             work.",
+            "No process ended while the machine fell idle, so it did not fall idle because its \
+             work was done.",
         ),
-        ended => sentence!("{} ended while the machine fell idle.", plural(ended, "process")),
+        1 => Sentence::from("1 process ended while the machine fell idle."),
+        ended => sentence!("{} processes ended while the machine fell idle.", count(ended)),
     });
     sentences
 }

@@ -186,7 +186,7 @@ impl Table<'_> {
             let outside = units::count(self.outside as u64);
             let lie = if self.outside == 1 { "lies" } else { "lie" };
             return Some(format!(
-                "{outside} of {rows} {lie} outside the span that all CPUs cover ({span}).\n"
+                "{outside} of {rows} {lie} outside the span that was recorded on every CPU ({span}).\n"
             ));
         }
         let adds_up =
@@ -195,7 +195,7 @@ impl Table<'_> {
         (events > 0).then(|| {
             let lie = if events == 1 { "lies" } else { "lie" };
             let events = units::plural(events, "event");
-            format!("Time is added up over the span that all CPUs cover ({span}); {events} of the file {lie} outside it.\n")
+            format!("Sums of time cover only the span that was recorded on every CPU ({span}); {events} in the file {lie} outside it.\n")
         })
     }
 

@@ -14,7 +14,7 @@ pub struct WhyArgs {
     pub victim: Option<String>,
     #[command(flatten)]
     pub window: WindowArgs,
-    /// How many stalls to explain in full [default: 1, with --json 10]
+    /// How many stalls to explain in full [default: 1; with --json: 10]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Print JSON
@@ -54,8 +54,8 @@ pub struct HotArgs {
     pub victim: Option<String>,
     #[command(flatten)]
     pub window: WindowArgs,
-    /// vmlinux of the recorded kernel [default: the running kernel's memory, if it is the same
-    /// kernel]
+    /// vmlinux of the recorded kernel [default: the memory of the running kernel, if that is the
+    /// recorded one]
     #[arg(long, value_name = "VMLINUX")]
     pub kernel_image: Option<PathBuf>,
     /// Print JSON

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[derive(ClapArgs, Debug)]
 pub struct LabArgs {
-    /// The lab program or tool; without it, list all of them
+    /// The lab program or tool to run; if none is given, list all of them
     pub name: Option<String>,
     /// Record the program and explain why it hung
     #[arg(long)]
@@ -53,11 +53,12 @@ pub struct AddressSpaceArgs {
     /// few-big]
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     pub layout: Option<unhitch_lab::Layout>,
-    /// Same as --layout bitmap: reserve 2 TiB for a bitmap, of which 24,866 pages stay committed
-    /// although all but 98 blocks of the code are gone
+    /// Same as --layout bitmap: reserve 2 TiB for a bitmap, of which 24,866 pages (see
+    /// --blocks) stay committed although all but 98 blocks of the code are gone
     #[arg(long, conflicts_with = "layout")]
     pub bitmap: bool,
-    /// Number of blocks, or of pages of the bitmap
+    /// Number of blocks; with the layout bitmap, number of pages to commit in the bitmap [default:
+    /// depends on the layout]
     #[arg(long, value_name = "N")]
     pub blocks: Option<usize>,
     /// Interval at which to map 4 KiB of code [default: 500ms]

@@ -17,7 +17,8 @@ pub struct ScanArgs {
     /// tables are empty
     #[arg(long)]
     pub pages: bool,
-    /// Inspect pages even when running at idle priority, which can freeze the target
+    /// Inspect pages even if this command runs at idle priority; that can freeze the scanned
+    /// process
     #[arg(long, requires = "pages")]
     pub force: bool,
     /// Rescan at this interval and show growth per second, until Ctrl-C or until all processes have

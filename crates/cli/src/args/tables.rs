@@ -22,7 +22,8 @@ pub struct TableArgs {
     /// in the table `waits`: reason,wait stack]
     #[arg(long, value_name = "COL,…")]
     pub by: Option<String>,
-    /// Columns to show, or `all`; for groups `count`, `sum:COL`, `avg:COL`, `min:COL`, `max:COL`
+    /// Columns to show, or `all`; for groups, also the aggregates `count`, `sum:COL`, `avg:COL`,
+    /// `min:COL` and `max:COL`
     #[arg(long, value_name = "COL,…")]
     pub show: Option<String>,
     /// Show only matching rows, e.g. 'waited > 5ms and (process = chrome or wait stack ~ mutex) and
@@ -32,14 +33,14 @@ pub struct TableArgs {
     /// Sort by this column or aggregate, e.g. max:waited:desc
     #[arg(long, value_name = "COL[:asc|desc]")]
     pub sort: Option<String>,
-    /// How many rows to show [default: 20, with --csv or --json all]
+    /// How many rows to show [default: 20; with --csv or --json: all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     #[command(flatten)]
     pub window: WindowArgs,
-    /// Cut nothing: print whole stacks and texts, however long the lines. By default, a table fits
-    /// the terminal (COLUMNS, if set, overrides its width); in a file or pipe, texts are whole and
-    /// stacks abbreviated
+    /// Print whole stacks and texts, however long the lines. By default, a table is cut to
+    /// COLUMNS characters or, if that variable is not set, to the width of the terminal; in a file
+    /// or pipe without COLUMNS, texts are whole and stacks are abbreviated
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub wide: bool,
     /// Print CSV, with whole stacks and times in nanoseconds
@@ -58,11 +59,11 @@ pub struct TableArgs {
 pub struct ButterflyArgs {
     #[command(flatten)]
     pub trace: TraceArgs,
-    /// The function (with --by, the module or file): its full name or any part of it; without it,
-    /// all are ranked
+    /// The function (with --by, the module or file): its full name or any part of that name; if
+    /// none is given, all are ranked
     pub function: Option<String>,
-    /// Which stacks to use: wait (counts the time waited), wake (the waits that the wake-ups ended)
-    /// or sample (CPU time)
+    /// Which stacks to use, and what to sum up: wait (the time waited), wake (the time of the waits
+    /// that the wake-ups ended) or sample (CPU time)
     #[arg(long, value_name = "wait|wake|sample", default_value = "wait", value_parser = parse_of)]
     pub of: StackKind,
     /// What each line stands for: a function, module or file

@@ -20,12 +20,12 @@ pub struct TraceArgs {
 /// What reading a trace needs besides its file.
 #[derive(ClapArgs, Default, Debug)]
 pub struct ReadingArgs {
-    /// Another session recorded together with the trace and not merged into it, e.g. `kernel.etl
-    /// --with user.etl`; can be repeated
+    /// Another ETW session that was recorded together with the trace and is not merged into it,
+    /// e.g. `kernel.etl --with user.etl`; can be repeated
     #[arg(long, value_name = "FILE", help_heading = WINDOWS_TRACES)]
     pub with: Vec<PathBuf>,
     /// Where to look for PDBs: folders, symbol stores and servers, in the syntax of
-    /// _NT_SYMBOL_PATH, which it overrides
+    /// _NT_SYMBOL_PATH; overrides that variable
     #[arg(long, value_name = "PATH", help_heading = WINDOWS_TRACES)]
     pub symbols: Option<String>,
 }

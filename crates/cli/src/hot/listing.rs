@@ -29,7 +29,8 @@ const TEXT_WIDTH: usize = 44;
 const SKID: &str = "a sample's address is where the timer interrupt was taken, usually just after \
                     the slow instruction: check the line above, too.";
 const KERNEL: &str = "while the kernel has interrupts disabled, the timer interrupt must wait: \
-                      those samples pile up where it enables them again.";
+                      samples of such code appear at the instruction that enables interrupts \
+                      again.";
 
 /// An instruction, or just an address if there is no code.
 struct Line {
@@ -273,8 +274,8 @@ impl Listing {
             head(
                 "NOTE",
                 &format!(
-                    "{} not shown: they are in another function of the same name, or, without \
-                     names, in code nearby",
+                    "not shown: {} in another function of the same name or, if the function has \
+                     no name, in code nearby",
                     units::plural(self.elsewhere, "sample")
                 ),
             );

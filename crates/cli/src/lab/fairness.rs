@@ -16,8 +16,8 @@ use unhitch_model::units::{count, duration, plural};
 
 pub(super) const TOOL: Tool = Tool {
     name: "fairness",
-    summary: "measures our locks and others: their cost, and the waits for an owner that \
-              reacquires its lock at once",
+    summary: "compares Unhitch's own locks with others: their cost, and how long threads wait for \
+              an owner that reacquires the lock at once",
     run,
 };
 

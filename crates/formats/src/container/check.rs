@@ -50,7 +50,7 @@ pub(super) fn crc32(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> u32 {
 /// The warning for a member whose bytes are not those that were written.
 pub(super) fn damaged(name: &str, why: &str) -> String {
     format!(
-        "{name} in the container is damaged ({why}): what could be read of it is used, and may be \
+        "{name} in the trace file is damaged ({why}): what could be read of it is used, and may be \
          wrong"
     )
 }
@@ -68,8 +68,8 @@ pub(super) fn allowed(packed_len: u64, limit: u64) -> u64 {
 /// The warning for a member that is longer than [`allowed`].
 pub(super) fn too_long(name: &str, allowed: u64) -> String {
     format!(
-        "{name} in the container unpacks to more than {} MiB, too much for its packed length: the \
-         rest is left out",
+        "{name} in the trace file unpacks to more than {} MiB, which is too much for its packed \
+         length: the rest is left out",
         allowed >> 20
     )
 }
@@ -82,7 +82,7 @@ pub(super) fn member(zip: &mut Zip<'_>, name: &str, warnings: &mut Warnings) -> 
         Err(ZipError::FileNotFound) => return None,
         Err(error) => {
             warnings
-                .add(format!("{name} in the container cannot be read ({error}): it is left out"));
+                .add(format!("{name} in the trace file cannot be read ({error}): it is left out"));
             return None;
         }
     };
@@ -101,7 +101,7 @@ pub(super) fn unread(zip: &mut Zip<'_>, warnings: &mut Warnings) {
     let mut left = MAX_UNREAD_LEN;
     for index in 0..zip.len().min(MAX_MEMBERS) {
         let Ok(entry) = zip.by_index(index) else {
-            warnings.add(format!("member {} of the container cannot be read", index + 1));
+            warnings.add(format!("member {} of the trace file cannot be read", index + 1));
             continue;
         };
         let name = entry.name().map(|name| name.into_owned()).unwrap_or_default();
@@ -143,7 +143,8 @@ pub(super) fn names(zip: &mut Zip<'_>, bytes: &[u8], warnings: &mut Warnings) {
                 String::from_utf8_lossy(local),
             );
             warnings.add(format!(
-                "the container is damaged: it calls one member both {one:?} and {other:?}"
+                "the trace file is damaged: a member is called {one:?} in the zip's directory, \
+                 but {other:?} in its own header"
             ));
         }
     }

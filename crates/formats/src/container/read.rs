@@ -58,8 +58,8 @@ fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, warnings: &mut Warnings) {
     match json::<ContainerMeta>(zip, META, warnings) {
         Some(meta) => apply_meta(meta, trace),
         None => warnings.add(
-            "the container has no readable meta.json: the span that each CPU's events cover is a \
-             guess",
+            "the trace file has no readable meta.json: the time that each CPU's events cover is \
+             a guess",
         ),
     }
     if let Some(machine) = json::<MachineFile>(zip, MACHINE, warnings) {
@@ -81,8 +81,8 @@ fn read_without_directory(
     let records = bytes.get(found.records)?;
     let mut warnings = Warnings::default();
     warnings.add(
-        "the container is cut off, or its directory is damaged: the members that were found are \
-         used, others are missing",
+        "the trace file is cut off, or its zip directory is damaged: the members that were found \
+         are used, others are missing",
     );
     let (trace, sum) = rayon::join(
         || perf_data::load(records, release),
@@ -130,7 +130,7 @@ fn records(
     let (start, len, written) = (entry.data_start(), entry.compressed_size(), entry.crc32());
     let stored = start.and_then(|start| bytes.get(usize::try_from(start).ok()?..));
     let stored =
-        stored.ok_or_else(|| Error::truncated("the container's perf.data", bytes.len()))?;
+        stored.ok_or_else(|| Error::truncated("the perf.data in the trace file", bytes.len()))?;
     let data = stored.get(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or(stored);
     let (trace, found) = rayon::join(
         || perf_data::load_with_rings(data, rings, release),
@@ -199,7 +199,7 @@ fn json<T: DeserializeOwned>(zip: &mut Zip<'_>, name: &str, warnings: &mut Warni
     parsed
         .map_err(|error| {
             warnings
-                .add(format!("{name} in the container cannot be read ({error}): it is left out"))
+                .add(format!("{name} in the trace file cannot be read ({error}): it is left out"))
         })
         .ok()
 }

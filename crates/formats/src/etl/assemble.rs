@@ -175,9 +175,9 @@ fn describe_kinds(
     let kinds = provider_events::kinds(table, &kept, &mut catalogue, pointer_bytes, trace);
     if catalogue.left_out > 0 {
         warnings.add(format!(
-            "{} event descriptions were left out, because the trace describes too many fields: \
-             their events are shown as bytes",
-            catalogue.left_out
+            "left out {} because the trace describes too many fields: events without a \
+             description are shown as bytes",
+            units::plural(catalogue.left_out, "event description")
         ));
     }
     for (kind, count) in kinds.iter().zip(&table.counts) {

@@ -5,7 +5,7 @@
 //! compressed files have buffers of any length.
 
 use super::xpress;
-use unhitch_model::Warnings;
+use unhitch_model::{Warnings, units::plural};
 
 /// Length of `WMI_BUFFER_HEADER`, bytes. The events follow it.
 pub(crate) const BUFFER_HEADER_LEN: usize = 0x48;
@@ -163,8 +163,9 @@ pub(crate) fn walk<'a>(
     if left_out > 0 {
         let limit = MAX_GROWTH.0;
         warnings.add(format!(
-            "{left_out} buffers were left out: unpacked, the events would be more than {limit} \
-             times as long as the files on disk"
+            "left out {}: unpacked, all events would be more than {limit} times as long as the \
+             files on disk",
+            plural(left_out, "buffer")
         ));
     }
     buffers

@@ -42,10 +42,12 @@ pub(super) fn losses(
     let events: u64 = headers.iter().map(|header| u64::from(header.events_lost)).sum();
     let buffers: u64 = headers.iter().map(|header| u64::from(header.buffers_lost)).sum();
     if events > 0 {
-        warnings.add(format!("{events} events were lost: the session had no free buffer for them"));
+        let lost = units::plural(events, "event");
+        warnings.add(format!("ETW lost {lost}: the session had no free buffer"));
     }
     if buffers > 0 {
-        warnings.add(format!("{buffers} buffers were lost: they could not be written in time"));
+        let lost = units::plural(buffers, "buffer");
+        warnings.add(format!("ETW lost {lost}: writing could not keep up"));
     }
     let mut losses = windows(chunks, clock);
     if let Some(first) = losses.first() {
@@ -54,8 +56,8 @@ pub(super) fn losses(
             units::duration(first.window.end.nanos()),
         );
         warnings.add(format!(
-            "events are missing in {places}, first on CPU {} before {at} from the start: waits and \
-             running times near them are wrong",
+            "events are missing in {places}; the first gap is on CPU {} and ends {at} after the \
+             start: waits and running times near missing events are wrong",
             first.cpu
         ));
     }
@@ -108,7 +110,8 @@ pub(super) fn warn_of_early_events(chunks: &[Chunk], clock: Clock, warnings: &mu
         .count();
     if early > 0 {
         warnings.add(format!(
-            "{early} buffers hold events from before the trace's start; they are shown at its start"
+            "events from before the trace's start, in {}, are shown at the start",
+            units::plural(early as u64, "buffer")
         ));
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
-use unhitch_model::Warnings;
+use unhitch_model::{Warnings, units};
 
 /// An event that may have a stack.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +102,8 @@ pub(super) fn join<const N: usize>(
     join_all(sought.0, sought.1);
     if undefined > 0 {
         warnings.add(format!(
-            "{undefined} stack parts are missing: the session never defined their keys"
+            "parts of stacks are missing: {} to stack keys that the session never defined",
+            units::plural(undefined, "reference")
         ));
     }
     joined

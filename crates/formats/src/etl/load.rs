@@ -16,7 +16,7 @@ use super::{
 };
 use crate::Error;
 use rayon::prelude::*;
-use unhitch_model::{Format, Meta, Origin, System, Trace, Warnings};
+use unhitch_model::{Format, Meta, Origin, System, Trace, Warnings, units};
 
 /// True if `bytes` start like an `.etl` file: with a buffer header and the event that comes first
 /// in every file.
@@ -88,7 +88,8 @@ pub(crate) fn load(
         let written = header.buffers_written as usize;
         if written > buffers.len() {
             warnings.add(format!(
-                "the session wrote {written} buffers; {} of them can be read",
+                "the session wrote {}, of which only {} can be read",
+                units::plural(written as u64, "buffer"),
                 buffers.len()
             ));
         }

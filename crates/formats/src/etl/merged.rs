@@ -56,9 +56,9 @@ impl Merged {
         counts.warn(warnings);
         if merged.kinds.beyond > 0 {
             warnings.add(format!(
-                "{} events are of kinds beyond the first {} kinds, and count as unknown",
-                merged.kinds.beyond,
-                units::count(MAX_KINDS as u64)
+                "the trace has more than {} kinds of events; {} of the other kinds count as unknown",
+                units::count(MAX_KINDS as u64),
+                units::plural(merged.kinds.beyond, "event")
             ));
         }
         merged.chunks.sort_by_key(|chunk| {
@@ -96,19 +96,19 @@ impl Counts {
     fn warn(&self, warnings: &mut Warnings) {
         if self.damaged_buffers > MAX_DAMAGE_WARNINGS {
             let more = self.damaged_buffers - MAX_DAMAGE_WARNINGS;
-            warnings.add(format!("{more} more buffers are damaged"));
+            let more = units::plural(more, "more buffer");
+            warnings.add(format!("damage was found in {more}"));
         }
         if self.with_counters > 0 {
             warnings.add(format!(
-                "{} scheduling events carry hardware counters and cannot be read; record without \
-                 them",
-                self.with_counters
+                "cannot read {} with hardware counters; record without hardware counters",
+                units::plural(self.with_counters, "scheduling event")
             ));
         }
         if self.too_short > 0 {
             warnings.add(format!(
-                "{} events are shorter than their layout and were left out",
-                self.too_short
+                "left out {} with fewer bytes than the layout of such events has",
+                units::plural(self.too_short, "event")
             ));
         }
         match self.miscounted {

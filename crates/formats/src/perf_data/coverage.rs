@@ -3,7 +3,7 @@
 use super::side_band::{SideBand, Timed};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use unhitch_model::{CpuSpan, Loss, Time, Trace, Warnings, Window};
+use unhitch_model::{CpuSpan, Loss, Time, Trace, Warnings, Window, units};
 
 /// First and last time of each CPU's events, an empty window where there are none.
 #[derive(Default)]
@@ -61,7 +61,8 @@ pub(crate) fn losses(side_band: &[Timed<'_>], trace: &Trace, warnings: &mut Warn
     }
     for (cpu, events) in by_cpu {
         let cpu = cpu.map_or("an unknown CPU".to_owned(), |cpu| format!("CPU {cpu}"));
-        warnings.add(format!("{events} events of {cpu} were lost: the recorder could not keep up"));
+        let events = units::plural(events, "event");
+        warnings.add(format!("{cpu} lost {events}: the recorder could not keep up"));
     }
     if !losses.is_empty() {
         losses.sort_by_key(|loss| loss.window.end);

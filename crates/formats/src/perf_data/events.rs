@@ -138,8 +138,8 @@ impl Events {
             }
             if !matches!(role, Role::Ignored) && !layout.has_time_and_cpu() {
                 warnings.add(format!(
-                    "{name}: recorded without time or CPU; its samples were left out; record all \
-                     CPUs: perf record -a -g -e sched:sched_switch -e sched:sched_waking -e cpu-clock"
+                    "{name} was recorded without time or CPU, so its samples were left out; to get \
+                     both, record all CPUs: perf record -a -g -e sched:sched_switch -e sched:sched_waking -e cpu-clock"
                 ));
                 role = Role::Ignored;
             }

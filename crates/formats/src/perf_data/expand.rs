@@ -36,7 +36,9 @@ pub(crate) fn expand(data: &[u8], warnings: &mut Warnings) -> Vec<u8> {
     }
     let max_len = out.len().saturating_add(stream.len().saturating_mul(MAX_RATIO).min(MAX_LEN));
     if let Err(error) = unpack(&stream, &mut out, max_len) {
-        warnings.add(format!("compressed records: {error}; the rest was left out"));
+        warnings.add(format!(
+            "not all compressed records can be unpacked: {error}; the rest was left out"
+        ));
     }
     out
 }

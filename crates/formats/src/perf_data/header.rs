@@ -157,7 +157,7 @@ fn read_attrs(
         let ids = match read_section(bytes, &mut Cursor::new(ids)) {
             Some(ids) if ids.len() / 8 <= ids_left => ids.as_chunks::<8>().0,
             _ => {
-                warnings.add("the ids of an event lie outside the file, or overlap others: they were left out");
+                warnings.add("the ids of an event lie outside the file, or overlap those of other events: they were left out");
                 &[]
             }
         };

@@ -109,8 +109,8 @@ fn assemble<'a>(
         walker.side_band.iter().filter_map(|record| side_band::read(record, events)).collect();
     if side_band.len() < walker.side_band.len() {
         warnings.add(format!(
-            "{} records that are not samples are damaged and were left out",
-            walker.side_band.len() - side_band.len()
+            "left out {} other than samples",
+            units::plural((walker.side_band.len() - side_band.len()) as u64, "damaged record")
         ));
     }
     side_band.sort_by_key(|timed| timed.time);
@@ -194,7 +194,7 @@ fn merge<'a>(
         warnings.add(format!("left out {}", units::plural(damaged, "damaged sample")));
     }
     let names =
-        events.list().iter().map(|event| event.name.as_str()).chain(["SAMPLE of no known event"]);
+        events.list().iter().map(|event| event.name.as_str()).chain(["SAMPLE of an unknown event"]);
     for (name, count) in names.zip(counts).filter(|(_, count)| *count > 0) {
         *trace.by_kind.entry(name.to_owned()).or_default() += count;
     }

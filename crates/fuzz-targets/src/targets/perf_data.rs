@@ -86,7 +86,7 @@ mod tests {
             |kind: u8| read_bytes(&in_frame(&[&[kind][..], &records].concat()).unwrap()).unwrap();
         let (pipe, file) = (read(0), read(1));
         let warnings: Vec<String> = file.warnings.lines().collect();
-        assert_eq!(warnings, ["3 events of CPU 1 were lost: the recorder could not keep up"]);
+        assert_eq!(warnings, ["CPU 1 lost 3 events: the recorder could not keep up"]);
         assert_eq!(
             (file.switches.len(), file.wakings.len(), file.samples.len(), file.contentions.len()),
             (4, 2, 1, 2)

@@ -94,7 +94,7 @@ fn trusted_folder(folder: &Path) -> io::Result<()> {
     if about.is_dir() {
         Ok(())
     } else {
-        Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not in a folder"))
+        Err(io::Error::new(io::ErrorKind::NotADirectory, "its parent is not a folder"))
     }
 }
 

@@ -156,7 +156,8 @@ fn parse_request(socket: UnixStream, message: &Value) -> Option<Request> {
     match message.get("save") {
         Some(save) => Some(Request { socket, notes: save["notes"].as_str().map(str::to_owned) }),
         None => {
-            answer(socket, json!({"error": "not understood; known: {\"save\":{\"notes\":\"…\"}}"}));
+            let error = "request not understood; the only known one: {\"save\":{\"notes\":\"…\"}}";
+            answer(socket, json!({ "error": error }));
             None
         }
     }

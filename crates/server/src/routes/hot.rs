@@ -44,7 +44,7 @@ fn for_page(mut listing: Value) -> Value {
         let share = listing["loop"]["share"].as_f64().unwrap_or(0.0) * 100.0;
         let (length, samples) =
             (units::plural(instructions, "instruction"), units::plural(samples, "sample"));
-        format!("a loop of {length} with {samples}, {share:.1} % of the function's own")
+        format!("a loop of {length} with {samples}, {share:.1} % of the function's own samples")
     });
     (listing["loop"], listing["source"], listing["lines"]) =
         (json!(loop_text), listing["code"].take(), lines);

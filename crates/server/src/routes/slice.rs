@@ -141,7 +141,9 @@ fn words(loaded: &Loaded<'_>, segment: &Segment, state: LaneState, class: Option
         }
         (State::Runnable { .. }, _) => format!("was woken and waited {length} for a CPU"),
         (State::Ran, _) => format!("ran {length}"),
-        _ => format!("unknown for {length}: events were lost, or it is outside the recording"),
+        _ => {
+            format!("unknown for {length}: events were lost, or this time is outside the recording")
+        }
     };
     let ended = segment.wake.filter(|_| matches!(segment.state, State::Sleeping(_))).map_or(
         String::new(),

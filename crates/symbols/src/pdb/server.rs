@@ -188,7 +188,7 @@ fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), F
     let mut child = command.stdin(piped()).stdout(piped()).stderr(piped()).spawn().map_err(
         |error| match error.kind() {
             io::ErrorKind::NotFound => Failure::Server(
-                "was not asked: that needs the program curl, which is not installed".to_owned(),
+                "was not asked: this needs the program curl, which is not installed".to_owned(),
             ),
             _ => broken(error),
         },
@@ -225,7 +225,9 @@ fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), F
     match (output.status.code(), status.as_str()) {
         (Some(0), "200") => Ok(()),
         (Some(TOO_LONG), _) => Err(too_long()),
-        (Some(ENDED_EARLY), _) => Err(Failure::File("broke off".to_owned())),
+        (Some(ENDED_EARLY), _) => {
+            Err(Failure::File("stopped before the end of the PDB".to_owned()))
+        }
         (_, "404" | "410") => Err(Failure::NotThere),
         // A server may refuse single files. Other statuses apply to all.
         (_, "403") => Err(Failure::File("answered with status 403".to_owned())),
