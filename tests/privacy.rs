@@ -325,7 +325,8 @@ fn live_the_naming_process_has_no_rights() {
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .spawn()
         .unwrap();
-    // Its first request already comes without rights.
+    // Asked to prepare itself, it requests a file: already without rights.
+    (&ours).write_all(b"P").unwrap();
     (&ours).read_exact(&mut [0]).unwrap();
     let status = fs::read_to_string(format!("/proc/{}/status", namer.id())).unwrap();
     drop(ours);

@@ -170,7 +170,7 @@ fn a_server_in_the_path_is_queried_and_nothing_else() {
             .output()
             .unwrap();
     let expected = format!(
-        "{server} was not asked: that needs the program curl, which is not installed: hanger.exe"
+        "{server} was not asked: this needs the program curl, which is not installed: hanger.exe"
     );
     assert!(String::from_utf8_lossy(&missing.stdout).contains(&expected), "{missing:?}");
 }

@@ -704,7 +704,8 @@ fn a_group_that_was_not_throttled_then_is_not_blamed() {
     trace.machine = throttled_report(&[], 2_500_000_000);
     let (stall, text) = judged(&trace);
     assert!(
-        stall.throttling.is_none() && text.contains("its control group is not known"),
+        stall.throttling.is_none()
+            && text.contains("control group of the waiting thread is not known"),
         "{text}"
     );
 }

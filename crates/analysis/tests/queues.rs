@@ -533,7 +533,7 @@ fn a_herd_is_named() {
         (Pattern::LockStarvation, Some(wakers[0]))
     );
     assert!(
-        text.contains("a herd") && text.contains("wakes 10 threads for it each time"),
+        text.contains("a herd") && text.contains("wakes an average of 10 threads each time"),
         "{text}"
     );
 }

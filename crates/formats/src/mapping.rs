@@ -159,7 +159,7 @@ mod tests {
         let file = File::create(&path).unwrap();
         file.set_len(1 << 40).unwrap();
         let error = read(&path, File::open(&path).unwrap(), 1 << 20).unwrap_err().to_string();
-        assert!(error.contains("sparse") && error.contains("more than 1 MiB"), "{error}");
+        assert!(error.contains("sparse") && error.contains("longer than 1 MiB"), "{error}");
         file.set_len(1 << 20).unwrap();
         assert_eq!(read(&path, File::open(&path).unwrap(), 1 << 20).unwrap().len(), 1 << 20);
     }

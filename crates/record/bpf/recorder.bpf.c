@@ -175,6 +175,10 @@ static __always_inline u32 lock_owner(struct pt_regs *regs)
 	return is_mutex ? mutex.owner : 0;
 }
 
+// A thread that is not blocked, but waits for a CPU, has a stack if that takes this many times as
+// long as a wait must.
+#define MIN_QUEUED_WAITS 10
+
 // ------------------------------------------------------------------------------------- programs
 
 SEC("tp_btf/sched_switch")
@@ -199,7 +203,9 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 			forget(slot, leaving);
 		slot->left_ns = 0;
 		slot->woken_ns = 0;
+		slot->queued_ns = now;
 		if (state > PREEMPTED) {
+			slot->queued_ns = 0;
 			slot->left_ns = now;
 			slot->context = address_of(ring, ctx);
 			slot->place = place_of(caller_of_schedule(slot->context), prev);
@@ -223,8 +229,12 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 			slot->blocked_ns += (woken > left ? woken : now) - left;
 			if (slot->blocked_ns >= min_wait_ns)
 				ring->pending_ns = left;
+		} else if (slot->queued_ns && now - slot->queued_ns >= MIN_QUEUED_WAITS * min_wait_ns) {
+			// Where it was when it lost its CPU for long: perhaps it holds a lock there.
+			ring->pending_ns = slot->queued_ns;
 		}
 		slot->left_ns = 0;
+		slot->queued_ns = 0;
 	}
 	write_short(ring, cpu, now, SWITCH,
 		    (coming & 0x3fffff) | state << 22 | known_place << SWITCH_PLACE_SHIFT);
@@ -247,11 +257,13 @@ int BPF_PROG(on_exit_of_schedule, bool is_switch)
 	struct task_slot *slot = slot_of(task->pid);
 	u64 now = bpf_ktime_get_ns();
 	u32 kernel_stack = 0, user_stack = 0, flags = STACKS_OVER_BUDGET;
-	if (!slot || slot->blocked_ns >= wanted_wait_ns(now)) {
+	u64 wanted = wanted_wait_ns(now);
+	bool was_blocked = slot && slot->blocked_ns >= min_wait_ns;
+	if (!was_blocked ? now - left >= wanted : slot->blocked_ns >= wanted) {
 		flags = 0;
 		stacks(ctx, ring, cpu, now, AT_EXIT, slot ? slot->context : 0, &kernel_stack, &user_stack);
 		spend(ring, now);
-		if (slot) {
+		if (was_blocked) {
 			slot->blocked_ns = 0;
 			flags = FLAGS_OF_PLACE(
 				remember_place(slot->waits, &slot->next_wait, slot->place));
@@ -311,7 +323,8 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		return 0;
 	}
 	u32 kernel_stack = 0, user_stack = 0, flags = STACKS_OVER_BUDGET;
-	if (is_new || blocked >= wanted_wait_ns(now)) {
+	u64 wanted = wanted_wait_ns(now);
+	if (blocked >= wanted || (is_new && wanted <= MIN_QUEUED_WAITS * min_wait_ns)) {
 		flags = 0;
 		bool by_interrupt = stacks(ctx, ring, cpu, now, AT_WAKING, 0, &kernel_stack,
 					   &user_stack);

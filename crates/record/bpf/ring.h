@@ -50,6 +50,7 @@ _Static_assert(sizeof(struct cpu_ring) == 128, "as in bpf.rs");
 struct task_slot {
 	u64 left_ns; // it left its CPU, not runnable; 0 if it is runnable
 	u64 woken_ns; // it was woken after that; 0 if it was not
+	u64 queued_ns; // it left its CPU, but stayed runnable; 0 if not
 	u64 blocked_ns; // how long it was blocked since its last wait that has a stack
 	u32 tid;
 	s32 prio; // as last written

@@ -97,9 +97,11 @@ static __always_inline u64 wanted_wait_ns(u64 now)
 	if (left < 0)
 		wait *= 4;
 	if (left < -BUDGET_CAP_NS / 2)
-		wait *= 8;
+		wait *= 4;
 	if (left < -BUDGET_CAP_NS)
-		wait *= 16;
+		wait *= 4;
+	if (left < -BUDGET_CAP_NS * 3 / 2)
+		wait *= 4;
 	return wait;
 }
 
@@ -108,7 +110,8 @@ static __always_inline void spend(struct cpu_ring *ring, u64 since)
 	u64 spent = bpf_ktime_get_ns() - since;
 	ring->stacks_ns += spent;
 	struct budget *budget = the_budget();
-	if (budget)
+	// A debt is limited: what was spent once must not silence the recorder for long.
+	if (budget && budget->left_ns > -BUDGET_CAP_NS * 2)
 		__sync_fetch_and_add(&budget->left_ns, -(s64)spent);
 }
 

@@ -2,7 +2,10 @@
 //! files.
 
 use crate::files::{LocalFiles, Wanted};
-use crate::{debug_file, demangle, elf::Elf, kernel, pdb::Pdb, perf_map, plt, unwind_table};
+use crate::{
+    UnwindRules, debug_file, demangle, elf::Elf, kernel, pdb::Pdb, perf_map, plt, unwind_rules,
+    unwind_table,
+};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +22,9 @@ pub fn kallsyms(text: &[u8], avmas: &[u64]) -> Vec<Option<String>> {
 /// Reads an ELF file with its linkage stubs and unwind table. Returns the names at `svmas`; `None`
 /// if it is not an ELF file.
 pub fn elf(bytes: &[u8], svmas: &[u64]) -> Option<Vec<Option<String>>> {
+    if let Some(rules) = unwind_rules::read(Cursor::new(bytes)) {
+        assert!(UnwindRules::decode(&rules.encode()).is_some(), "the recorder would refuse them");
+    }
     let elf = Elf::read(Cursor::new(bytes))?;
     let stubs = plt::stubs(Cursor::new(bytes));
     let mut image = Cursor::new(bytes);

@@ -222,3 +222,49 @@ fn words(bytes: i64) -> Option<i16> {
 fn word(rule: Rule, offset: i16, saved_rbp: i8) -> u64 {
     u64::from(rule as u8) << 56 | u64::from(saved_rbp as u8) << 48 | u64::from(offset as u16) << 32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(pc: u32, rule: Rule, offset: i16, saved_rbp: i8) -> u64 {
+        word(rule, offset, saved_rbp) | u64::from(pc)
+    }
+
+    #[test]
+    fn rules_survive_a_round_trip_and_bad_ones_are_refused() {
+        let segments = vec![CodeSegment { file_offset: 0x1000, len: 64, relative_svma: 0x2000 }];
+        let rows = vec![row(1, Rule::Sp, 1, 0), row(5, Rule::Bp, 2, -2), row(9, Rule::None, 0, 0)];
+        let rules = UnwindRules { segments, rows };
+        let bytes = rules.encode();
+        assert_eq!(UnwindRules::decode(&bytes), Some(rules.clone()));
+        let unsorted = UnwindRules { rows: vec![rules.rows[1], rules.rows[0]], ..rules };
+        assert_eq!(UnwindRules::decode(&unsorted.encode()), None);
+        assert_eq!(UnwindRules::decode(&u64::MAX.to_le_bytes()), None);
+        assert_eq!(UnwindRules::decode(&[]), None);
+    }
+
+    /// The rules of this test's own program, at the return address of a function that it calls.
+    #[test]
+    fn own_code_has_rules() {
+        let program = std::env::current_exe().unwrap();
+        let rules = read(std::fs::File::open(program).unwrap()).unwrap();
+        assert!(rules.rows.len() > 1000 && !rules.segments.is_empty());
+        let kinds = |rule: Rule| rules.rows.iter().filter(|row| *row >> 56 == rule as u64).count();
+        let cut = kinds(Rule::Cut);
+        assert!(kinds(Rule::Sp) > cut * 20 && kinds(Rule::End) > 0, "{cut} rules are cut");
+        assert!(rules.rows.is_sorted_by_key(|row| *row as u32));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_vdso_has_rules() {
+        assert!(of_vdso().unwrap().rows.len() > 4);
+    }
+
+    #[test]
+    fn other_files_have_none() {
+        assert_eq!(read(Cursor::new(b"#!/bin/sh\n")), None);
+        assert_eq!(read(Cursor::new(b"\x7fELF\x02\x01\x01")), None);
+    }
+}

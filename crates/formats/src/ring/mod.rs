@@ -18,3 +18,6 @@ pub(crate) use decode::{Decoded, decode};
 pub use encode::encode;
 pub use layout::{BLOCK_BYTES, RingPart, count, started_ns};
 pub use sleepers::SleeperPart;
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use crate::unwind::Walker;
 
 /// `struct task_slot`: their number, and the length of one.
 pub(super) const TASK_SLOTS: usize = 1 << 16;
-pub(super) const TASK_SLOT_BYTES: usize = 120;
+pub(super) const TASK_SLOT_BYTES: usize = 128;
 
 /// Maps that are read at a save.
 pub(crate) struct Shared {

@@ -90,22 +90,6 @@ impl NamingProcess {
         Ok(session.answer)
     }
 
-    /// The unwind rules of a file; `None` if it cannot be opened or has none.
-    pub(crate) fn unwind_rules(
-        &mut self,
-        programs: &Arc<Programs>,
-        wanted: Wanted,
-    ) -> Option<UnwindRules> {
-        let file = Opener::new(Arc::clone(programs)).open(wanted).ok()?;
-        match self.ask(programs, &Message::Rules(file), &AtomicBool::new(false)) {
-            Ok(answer) => UnwindRules::decode(&answer),
-            Err(_) => {
-                self.end();
-                None
-            }
-        }
-    }
-
     fn end(&mut self) {
         if let Some(mut running) = self.running.take() {
             // It may have exited by itself.
@@ -143,10 +127,25 @@ impl Namer for NamingProcess {
 }
 
 impl RuleReader for NamingProcess {
-    fn rules(&mut self, pid: u32, start_avma: u64, len: u64, path: &Path) -> Option<UnwindRules> {
+    fn rules(
+        &mut self,
+        pid: u32,
+        start_avma: u64,
+        len: u64,
+        path: &Path,
+        stop: &AtomicBool,
+    ) -> Option<UnwindRules> {
         let program = Program { pid, user: procfs::user(pid), start_avma, len };
         let programs = Arc::new(Programs::from_iter([(path.to_owned(), program)]));
-        self.unwind_rules(&programs, Wanted::Mapped(path.to_owned()))
+        let wanted = Wanted::Mapped(path.to_owned());
+        let file = Opener::new(Arc::clone(&programs)).open(wanted).ok()?;
+        match self.ask(&programs, &Message::Rules(file), stop) {
+            Ok(answer) => UnwindRules::decode(&answer),
+            Err(_) => {
+                self.end();
+                None
+            }
+        }
     }
 }
 

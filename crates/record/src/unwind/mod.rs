@@ -40,6 +40,8 @@ pub(crate) const MAPPINGS: u32 = 1 << 16;
 pub(crate) const ROWS: u32 = 4 << 20;
 /// Maximum number of mappings of a process: what the kernel's part can search.
 const MAX_MAPPINGS_PER_PROCESS: usize = 511;
+/// Number of files above which those that no process has mapped are forgotten.
+const MAX_FILES: usize = 4096;
 /// How long what the kernel's part may still be reading is kept.
 const GRACE: Duration = Duration::from_millis(200);
 /// A process that meets unknown code is not read again for this long; for twice as long after each
@@ -296,12 +298,15 @@ impl Tables {
         let path = map.path.strip_suffix(b" (deleted)").unwrap_or(&map.path).to_vec();
         let file = FileId { path, device: map.device, inode: map.inode };
         if !self.files.contains_key(&file) {
+            if self.files.len() >= MAX_FILES {
+                self.drop_unused_files();
+            }
             let rules = match file.path.as_slice() {
                 // All processes have this one, and its bytes are in our own memory.
                 b"[vdso]" => unhitch_symbols::vdso_unwind_rules(),
                 path if map.inode != 0 => {
                     let path = Path::new(OsStr::from_bytes(path));
-                    self.reader.rules(pid, map.start_avma, map.len, path)
+                    self.reader.rules(pid, map.start_avma, map.len, path, &self.stopped)
                 }
                 _ => return (map.start_avma, Extent::default()),
             };
@@ -364,11 +369,13 @@ impl Tables {
     fn drop_unused_files(&mut self) {
         let rows = &mut self.rows;
         self.files.retain(|_, file| match file {
-            Some(file) if file.users == 0 => {
+            Some(file) if file.users > 0 => true,
+            Some(file) => {
                 rows.free(file.rows);
                 false
             }
-            _ => true,
+            // To be read again when it is mapped again.
+            None => false,
         });
     }
 
