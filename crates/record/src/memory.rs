@@ -57,7 +57,7 @@ impl<'a> Words<'a> {
 
     /// The word at `avma`; `None` if it is not aligned or cannot be read.
     pub(crate) fn at(&mut self, avma: u64) -> Option<u64> {
-        if avma % 8 != 0 {
+        if !avma.is_multiple_of(8) {
             return None;
         }
         let len = crate::sys::page_size();

@@ -205,7 +205,7 @@ impl SharedArray {
 
     /// The aligned word at `offset`. Everything that was written before it may be read afterwards.
     pub fn load(&self, offset: usize) -> u64 {
-        assert!(offset % 8 == 0 && offset + 8 <= self.len, "a word of the array");
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.len, "a word of the array");
         // SAFETY: the word is aligned and inside the mapping, and is only loaded from.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
             .load(Ordering::Acquire)

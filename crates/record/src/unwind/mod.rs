@@ -381,8 +381,10 @@ impl Tables {
 
     fn free_old(&mut self) {
         let now = Instant::now();
-        while let Some((_, extent)) = self.old_mappings.pop_front_if(|(from, _)| *from <= now) {
-            self.mappings.free(extent);
+        while self.old_mappings.front().is_some_and(|(from, _)| *from <= now) {
+            if let Some((_, extent)) = self.old_mappings.pop_front() {
+                self.mappings.free(extent);
+            }
         }
     }
 

@@ -86,7 +86,7 @@ impl Walker<'_> {
                     let known = own.is_some();
                     return (frames, if known { StackEnd::Start } else { StackEnd::WithoutTables });
                 }
-                NONE if bp < sp || bp % 8 != 0 => {
+                NONE if bp < sp || !bp.is_multiple_of(8) => {
                     let known = own.is_some();
                     let end = if known { StackEnd::OutsideCode } else { StackEnd::WithoutTables };
                     return (frames, end);
