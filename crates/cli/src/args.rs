@@ -31,9 +31,9 @@ use unhitch_model::is_control;
 
 /// Explains why a mostly idle machine hangs.
 ///
-/// Unhitch records context switches, wake-ups with both stacks, and CPU samples into circular
-/// buffers. It follows every wait in a hang to the thread that caused it, and explains in words
-/// what happened, with the evidence.
+/// Unhitch records context switches, wake-ups (with the stacks of the waiting thread and of its
+/// waker), and CPU samples into circular buffers. It follows every wait in a hang to the thread that
+/// caused it, and explains in words what happened, with the evidence.
 #[derive(Parser, Debug)]
 #[command(
     version,
