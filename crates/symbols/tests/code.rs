@@ -183,9 +183,9 @@ fn kernel_code_is_read_from_its_memory() {
     let dir = tempfile::tempdir().unwrap();
     let missing = kernel_code(dir.path(), LOADED_AVMA).unwrap_err();
     assert!(
-        missing
-            .to_string()
-            .contains("it takes root and a kernel with CONFIG_PROC_KCORE; or give --kernel-image"),
+        missing.to_string().contains(
+            "that needs root and a kernel with CONFIG_PROC_KCORE; or name the recorded kernel with"
+        ),
         "{missing}"
     );
     let (path, core) = kcore(dir.path());
