@@ -1,0 +1,54 @@
+// Which system call a thread is in, and who holds the lock that it waits for.
+#pragma once
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+
+#define SYS_FUTEX 202
+#define FUTEX_WAIT 0
+#define FUTEX_LOCK_PI 6
+#define FUTEX_WAIT_BITSET 9
+#define FUTEX_LOCK_PI2 13
+#define FUTEX_COMMAND_MASK 0x7f
+#define FUTEX_TID_MASK 0x3fffffff
+
+// The beginning of glibc's pthread_mutex_t (nptl/bits/struct_mutex.h).
+struct glibc_mutex {
+	u32 lock;
+	u32 count;
+	u32 owner;
+	u32 users;
+	u32 kind;
+};
+#define GLIBC_CONTENDED 2
+// All type, protocol and elision bits.
+#define GLIBC_KINDS 0x3ff
+
+// Whether the registers are those of a system call: the instruction leaves its return address in
+// rcx, and everything else that enters the kernel does not.
+static __always_inline bool in_syscall(struct pt_regs *regs)
+{
+	return regs->cs == USER_CS && regs->cx == regs->ip;
+}
+
+// The thread that holds the lock that `regs` wait for; 0 if the lock does not say. The owner field
+// of something that is no mutex can hold anything, so all its other fields must be plausible.
+static __always_inline u32 lock_owner(struct pt_regs *regs)
+{
+	if (regs->orig_ax != SYS_FUTEX || !in_syscall(regs))
+		return 0;
+	u32 command = regs->si & FUTEX_COMMAND_MASK;
+	struct glibc_mutex mutex;
+	if (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2) {
+		u32 word;
+		if (bpf_probe_read_user(&word, sizeof(word), (void *)regs->di))
+			return 0;
+		return word & FUTEX_TID_MASK;
+	}
+	if ((command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET) ||
+	    (u32)regs->dx != GLIBC_CONTENDED ||
+	    bpf_probe_read_user(&mutex, sizeof(mutex), (void *)regs->di))
+		return 0;
+	bool is_mutex = mutex.lock == GLIBC_CONTENDED && mutex.users && !(mutex.kind & ~GLIBC_KINDS);
+	return is_mutex ? mutex.owner : 0;
+}
