@@ -3,15 +3,23 @@
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+APPS ?=
 SOAK_RUNS ?= 10
 FUZZ_SECONDS ?= 60
 FUZZ_TARGET ?=
+STATIC := $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-hostile bench soak fuzz fmt lint clean
+.PHONY: help static demo test test-hostile test-kernels test-apps bench soak fuzz fmt lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+static: ## build one static program that runs on any Linux of this machine's architecture
+	@tools/setup static
+	@tools/page build --if-possible
+	@$(CARGO) build --release --locked --package unhitch --target $(STATIC)
+	@echo $(TARGET)/$(STATIC)/release/unhitch
 
 demo: ## record a real hang, explain it and draw it (into demo/)
 	@tools/setup build
@@ -26,6 +34,16 @@ test: ## run all tests, including live ones on this machine's kernel
 test-hostile: ## attack a root recorder as another user; takes three minutes, needs root
 	@tools/setup test
 	@$(CARGO) test --locked --package unhitch --test hostile -- --nocapture --test-threads=1
+
+test-kernels: ## record and explain hangs under other kernels, in QEMU; takes half an hour
+	@tools/setup kernels
+	@$(MAKE) --no-print-directory static
+	@tools/test-kernels $(TARGET)/$(STATIC)/release/unhitch $(KERNELS)
+
+test-apps: ## make real programs hang, record and explain it; takes ten minutes, needs root
+	@tools/setup build
+	@$(CARGO) build --release --locked --package unhitch
+	@tools/test-apps $(TARGET)/release/unhitch $(APPS)
 
 bench: ## measure speed and cost, compared with perf; takes twelve minutes
 	@tools/setup build

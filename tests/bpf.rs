@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
-use unhitch_model::{KeptWait, ModuleKind, ThreadId, Time, Trace};
+use unhitch_model::{KeptWait, ModuleKind, ThreadId, Time, Trace, WakeFlags};
 use unhitch_record::{EngineChoice, Extras, Options, Recorder, SaveTarget};
 
 /// `futex(2)` on x86-64.
@@ -126,4 +126,123 @@ fn live_a_wait_that_has_not_ended_has_its_stack() {
     assert!(user.len() > 5 && !user.iter().any(|&frame| is_cut(frame)), "{} frames", user.len());
     let wait = trace.kept_waits.iter().rfind(|wait| name_of(&trace, wait.thread) == "sleepy");
     assert_eq!(wait.and_then(|wait| wait.syscall), Some(SYS_FUTEX));
+}
+
+/// A thread that slept before the recording began, and all the time since, has its stack, and about
+/// since when.
+#[test]
+fn live_a_wait_that_began_before_the_recording_has_its_stack() {
+    /// `clock_nanosleep(2)` on x86-64.
+    const SYS_CLOCK_NANOSLEEP: u16 = 230;
+    let _alone = alone();
+    let mut sleep = Command::new("sleep").arg("1000").spawn().unwrap();
+    thread::sleep(Duration::from_secs(3));
+    let recorder = start("live_a_wait_that_began_before_the_recording_has_its_stack");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("asleep.hitch");
+    let saved = recorder.map(|mut recorder| {
+        thread::sleep(Duration::from_secs(1));
+        let prepared = recorder.snapshot().prepare(&Extras::default()).unwrap();
+        prepared.save(&SaveTarget::File(path.clone())).unwrap();
+    });
+    let tid = sleep.id();
+    let _ = (sleep.kill(), sleep.wait());
+    if saved.is_none() {
+        return;
+    }
+    let trace = unhitch_formats::open(&path).unwrap();
+    let wait = trace.earlier_waits.iter().find(|wait| trace.threads.get(wait.thread).tid == tid);
+    let wait = wait.expect("its wait");
+    let begun = trace.common_window().start;
+    let seconds = begun.since(wait.since) as f64 / 1e9;
+    assert!(wait.is_estimate && wait.until.is_none(), "{wait:?}");
+    assert!((2.0..1000.0).contains(&seconds), "since {seconds} s before the recording");
+    assert!(trace.stacks.kernel_len(wait.stack) > 3, "no kernel stack");
+    assert!(trace.stacks.user_frames(wait.stack).len() > 3, "no user stack");
+    let kept = trace.kept_waits.iter().find(|kept| kept.thread == wait.thread).unwrap();
+    assert_eq!((kept.syscall, kept.time), (Some(SYS_CLOCK_NANOSLEEP), wait.since));
+}
+
+/// A timer that ends a sleep while a program computes: the program has nothing to do with it, though
+/// the interrupt's handler runs on its stack.
+#[test]
+fn live_an_interrupt_is_no_wake_up_by_whom_it_interrupts() {
+    const WAKE_UPS: usize = 100;
+    let _alone = alone();
+    let test = "live_an_interrupt_is_no_wake_up_by_whom_it_interrupts";
+    let Some(mut recorder) = start(test) else { return };
+    let mut busy = Command::new("taskset")
+        .args(["-c", "0", "sh", "-c", "while :; do :; done"])
+        .spawn()
+        .unwrap();
+    let sleeper = thread::spawn(|| {
+        let mut first = rustix::thread::CpuSet::new();
+        first.set(0);
+        rustix::thread::sched_setaffinity(None, &first).unwrap();
+        for _ in 0..WAKE_UPS {
+            // With a stack, and without.
+            thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_micros(200));
+        }
+        rustix::thread::gettid().as_raw_nonzero().get() as u32
+    });
+    let sleeper = sleeper.join().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("interrupts.hitch");
+    let prepared = recorder.snapshot().prepare(&Extras::default()).unwrap();
+    prepared.save(&SaveTarget::File(path.clone())).unwrap();
+    let _ = (busy.kill(), busy.wait());
+    let trace = unhitch_formats::open(&path).unwrap();
+    let (wakings, tid) = (&trace.wakings, |thread| trace.threads.get(thread).tid);
+    let interrupted: Vec<usize> = (0..wakings.len())
+        .filter(|&at| tid(wakings.wakee[at]) == sleeper && tid(wakings.waker[at]) == busy.id())
+        .collect();
+    let blamed =
+        interrupted.iter().filter(|&&at| !wakings.flags[at].has(WakeFlags::HARDIRQ)).count();
+    assert!(interrupted.len() > WAKE_UPS / 2, "only {} wake-ups", interrupted.len());
+    assert_eq!(blamed, 0, "of {} wake-ups", interrupted.len());
+}
+
+/// Waits `left` levels deep, so that stacks differ.
+fn nap(left: u32) {
+    match left {
+        0 => thread::sleep(Duration::from_micros(1500)),
+        _ => std::hint::black_box(nap)(std::hint::black_box(left - 1)),
+    }
+}
+
+/// The recorder takes a stack that it remembers only if unwinding would give the same.
+#[test]
+fn live_remembered_stacks_are_those_that_unwinding_gives() {
+    let _alone = alone();
+    let mut options = Options::default();
+    (options.engine, options.compare_stacks, options.stack_budget_ppm) =
+        (EngineChoice::Bpf, true, 0);
+    let mut recorder = match Recorder::start(&options) {
+        Ok(recorder) => recorder,
+        Err(error) => {
+            let test = "live_remembered_stacks_are_those_that_unwinding_gives";
+            let _ = writeln!(stderr(), "SKIPPED {test}: {error}");
+            return;
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..1000).for_each(|round| nap(round % 7)));
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("compared.hitch");
+    let prepared = recorder.snapshot().prepare(&Extras::default()).unwrap();
+    prepared.save(&SaveTarget::File(path.clone())).unwrap();
+    let trace = unhitch_formats::open(&path).unwrap();
+    let told = trace.warnings.lines().find(|line| line.starts_with("compared"));
+    let told = told.expect("what was compared").to_owned();
+    let number = |word: usize| -> u64 {
+        let words: Vec<&str> = told.split_whitespace().collect();
+        words[word].replace(',', "").parse().unwrap()
+    };
+    // `compared N stacks of the cache with stacks that were unwound: M differed`
+    assert!(number(1) > 1000, "{told}");
+    assert_eq!(number(11), 0, "{told}");
 }

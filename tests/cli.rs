@@ -280,7 +280,9 @@ fn help_shows_every_command_and_each_command_has_its_own() {
     } else {
         &[]
     };
-    for &name in ["why", "info", "table", "callers", "callees", "manual"].iter().chain(recording) {
+    for &name in
+        ["why", "info", "table", "callers", "callees", "export", "manual"].iter().chain(recording)
+    {
         assert!(names.contains(&name), "{name} is missing: {help}");
         let (own, _) = ends_with(0, [name, "--help"]);
         assert!(own.contains(&format!("Usage: unhitch {name}")), "{own}");
@@ -396,7 +398,7 @@ fn a_thread_or_time_that_is_not_in_the_trace_is_reported() {
     assert!(
         ends_with(1, ["why", &trace, "--from", "100s"])
             .1
-            .contains("there is nothing between --from and --to")
+            .contains("there is nothing in this time range")
     );
 }
 

@@ -82,6 +82,43 @@ fn a_recording_goes_where_there_is_room() {
     assert!(!errors.contains(".partial"), "nothing is left behind: {errors}");
 }
 
+/// Somebody else fills the disk, or the trace does: the recording ends with one message, and what
+/// was written opens.
+#[test]
+fn a_disk_that_fills_up_ends_the_recording() {
+    let name = "a_disk_that_fills_up_ends_the_recording";
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, home) = (folder.path().join("disk"), folder.path().join("home"));
+    std::fs::create_dir(&home).unwrap();
+    for fill in ["true", "head -c 16M /dev/zero > \"$DISK/fill\""] {
+        let script = format!(
+            "DISK='{0}'; mount -o remount,size=6m tmpfs \"$DISK\" || exit 77
+             $UNHITCH record -o \"$DISK/a.hitch\" --engine perf --rate 5000 & recorder=$!
+             tries=0
+             until [ -s \"$DISK/a.hitch\" ]; do
+                 kill -0 $recorder 2>/dev/null || break
+                 sleep 0.1; tries=$((tries+1)); [ $tries -lt 600 ] || exit 76
+             done
+             {fill} 2>/dev/null
+             wait $recorder; code=$?
+             cp \"$DISK/a.hitch\" '{1}/a.hitch'; exit $code",
+            disk.display(),
+            folder.path().display()
+        );
+        let full = [disk.as_path()];
+        let output = among_full_disks(&full, &home, &script).output();
+        let Some((output, errors)) = permitted(name, output) else { return };
+        assert!(output.status.success(), "{:?}: {errors}", output.status);
+        let ended = errors.lines().filter(|line| line.contains("the recording ended after"));
+        assert_eq!(ended.count(), 1, "{errors}");
+        let is_full =
+            errors.contains("the disk is nearly full") || errors.contains("No space left");
+        assert!(is_full && !errors.contains("panicked"), "{errors}");
+        let trace = unhitch_formats::open(&folder.path().join("a.hitch")).unwrap();
+        assert!(trace.samples.len() + trace.switches.len() > 10);
+    }
+}
+
 #[test]
 fn a_recording_that_fits_nowhere_lists_the_reason_for_each_place() {
     let name = "a_recording_that_fits_nowhere_lists_the_reason_for_each_place";

@@ -88,8 +88,8 @@ fn unhitch(words: &[&str], trace: &Path) -> Output {
         this_program().parent().unwrap().display().to_string(),
         trace.parent().unwrap().display().to_string(),
     ];
-    command.env("_NT_SYMBOL_PATH", folders.join(";"));
-    command.arg("hot").arg(trace).args(words).output().unwrap()
+    command.arg("hot").arg(trace).args(words).arg("--symbols").arg(folders.join(";"));
+    command.output().unwrap()
 }
 
 fn text(words: &[&str], trace: &Path) -> String {

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 const STRANGER: u32 = 4711;
 const CAPABILITIES: &str =
-    "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep";
+    "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep";
 
 fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

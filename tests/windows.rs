@@ -107,18 +107,23 @@ fn samples_get_names_from_a_symbol_store_and_missing_ones_are_reported() {
         "{bare}"
     );
     let store = format!("srv*{}", folder.path().display());
-    let absent = printed(&["why", trace], Some(&store));
+    let with_store = ["why", trace, "--symbols", &store];
+    let absent = printed(&with_store, None);
     assert!(absent.contains("in none of the folders of the symbol path"), "{absent}");
 
     let place = folder.path().join("hanger.pdb").join(format!("{}1", GUID.digits()));
     fs::create_dir_all(&place).unwrap();
     fs::write(place.join("hanger.pdb"), pdb()).unwrap();
-    let named = printed(&["why", trace], Some(&store));
-    assert_eq!(
-        printed(&["why", trace, "--symbols", &store], Some("/nowhere")),
-        named,
-        "the option goes before the environment"
-    );
+    let named = printed(&with_store, None);
+    assert_eq!(printed(&with_store, Some("/nowhere")), named, "the option goes first");
+    let from_environment = printed(&["why", trace], Some(&store));
+    if unhitch_confine::is_root() {
+        let refused = "_NT_SYMBOL_PATH is not used, because unhitch runs as root";
+        assert!(from_environment.contains(refused), "{from_environment}");
+        assert!(!from_environment.contains("Hanger::Layout"), "{from_environment}");
+    } else {
+        assert_eq!(from_environment, named);
+    }
     for words in [
         "HANG 1.500 s  UI 200 (hanger.exe 100)",
         "Windows reported that this thread did not look at its messages for 1.500 s (window class HangerWindow).",

@@ -12,6 +12,7 @@ use crate::table::Table;
 use anyhow::{Context, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use unhitch_record::{EngineChoice, Options, Recorder};
 
 /// Round trips over a pipe; each is two switches and one or two wakings.
@@ -24,8 +25,13 @@ const MAX_NOISE: f64 = 0.5;
 const ORDINARY_ROUNDS: usize = 7;
 const ORDINARY: &str =
     "for i in $(seq 200); do /bin/true; done; head -c 400M /dev/zero | sha256sum";
-/// Two groups of 20 senders and 20 receivers.
-const MESSAGING: [&str; 8] = ["perf", "bench", "sched", "messaging", "-g", "2", "-l", "500"];
+/// Two groups of 20 senders and 20 receivers. *Why so long:* the budget for stacks lets a second of
+/// saved-up time be spent at once; what recording costs is what it costs after that.
+const MESSAGING: [&str; 8] = ["perf", "bench", "sched", "messaging", "-g", "2", "-l", "2000"];
+/// A recorder has started when it needs less CPU time than this in `SETTLE_STEP`.
+const SETTLED_S: f64 = 0.011;
+const SETTLE_STEP: Duration = Duration::from_millis(300);
+const MAX_SETTLE_STEPS: usize = 30;
 const EVENTS: [&str; 2] = ["sched:sched_switch", "sched:sched_waking"];
 
 /// Runs a program without its output, which must succeed.
@@ -56,11 +62,22 @@ fn under_ours(words: &[&str], engine: EngineChoice) -> anyhow::Result<(f64, Cost
     let mut options = Options::default();
     options.engine = engine;
     let mut recorder = Recorder::start(&options)?;
+    settle();
     recorder.status();
     let (done, cost) = Cost::of(|| run(words));
     done?;
     let rate: f64 = recorder.status().rates.iter().map(|(_, rate)| rate).sum();
     Ok((rate * cost.wall_s, cost))
+}
+
+/// Waits until a recorder that was just started has read the processes that run.
+fn settle() {
+    for _ in 0..MAX_SETTLE_STEPS {
+        let ((), cost) = Cost::of(|| std::thread::sleep(SETTLE_STEP));
+        if cost.own_s < SETTLED_S {
+            break;
+        }
+    }
 }
 
 /// The same under `perf record -g`, without collecting build ids, which is not recording.

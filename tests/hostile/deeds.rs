@@ -182,7 +182,7 @@ pub fn cut_trace(stage: &Stage) -> Attempt<Costs> {
 
 /// What the documentation recommended for recording without root.
 const CAPABILITIES: &str =
-    "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep";
+    "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep";
 
 pub fn roots_files_through_capabilities(stage: &Stage) -> Attempt<Costs> {
     let binary = stage.user.join("unhitch");

@@ -431,7 +431,14 @@ fn tree_kib(pid: u32) -> u64 {
     let own = status
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
-    own.unwrap_or(0) + children(pid).into_iter().map(tree_kib).sum::<u64>()
+    // Until a child has called execve(2), it has its parent's memory, which is counted already.
+    let command = command_line(pid);
+    let others = children(pid).into_iter().filter(|&child| command_line(child) != command);
+    own.unwrap_or(0) + others.map(tree_kib).sum::<u64>()
+}
+
+fn command_line(pid: u32) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
 /// Whichever thread started them.

@@ -57,6 +57,7 @@ const ATTACKS: &[(&str, Way)] = &[
     ("a debug file that is a link to root's", Besiege(sieges::debug_link_to_root)),
     ("sections of 8 GB in a file of 100 GB (seen)", Besiege(sieges::huge_sections)),
     ("packed sections of 1 GB", Besiege(sieges::packed_sections)),
+    ("a packed symbol table of 256 MB", Besiege(sieges::packed_symbols)),
     ("a symbol's name of 256 MB", Besiege(sieges::endless_names)),
     ("100,000 functions inlined in themselves", Besiege(sieges::endless_dwarf)),
     ("three perf maps of 264 MB (seen)", Besiege(sieges::long_perf_maps)),

@@ -109,6 +109,22 @@ pub fn packed_sections(stage: &Stage) -> Attempt<Siege> {
     spin(stage, &path)
 }
 
+/// A packed symbol table (`.gnu_debugdata`) of zeros, with the largest dictionary that `xz` offers.
+pub fn packed_symbols(stage: &Stage) -> Attempt<Siege> {
+    const LEN: u64 = 256 << 20;
+    let path = library(stage, "mini.so", &PLAIN)?;
+    let table = stage.root.join("mini");
+    elf::write_sparse(&table, &[], LEN)?;
+    let mut xz = Command::new("xz");
+    xz.args(["-9", "--force"]).arg(&table);
+    stage.run("xz", xz)?.succeeded("xz")?;
+    let section = format!(".gnu_debugdata={}", table.with_extension("xz").display());
+    let mut objcopy = Command::new("objcopy");
+    objcopy.args(["--strip-all", "--add-section", &section, &path]);
+    stage.run("objcopy", objcopy)?.succeeded("objcopy")?;
+    spin(stage, &path)
+}
+
 pub fn endless_names(stage: &Stage) -> Attempt<Siege> {
     let path = plain(stage)?;
     let mut sections = Sections::read(Path::new(&path))?;

@@ -13,6 +13,7 @@ mod cancel;
 pub mod candidate;
 mod diagnose;
 pub mod explain;
+mod facts;
 pub mod flame;
 mod locks;
 pub mod lod;

@@ -7,7 +7,7 @@ use TaskState::{Runnable, Sleeping};
 use scene::{Desktop, Scene, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Rules};
-use unhitch_analysis::{Query, StallKind};
+use unhitch_analysis::{Query, Stall, StallKind};
 use unhitch_model::{StackId, TaskState, ThreadId, Trace, WakeFlags};
 
 const MS: u64 = 1_000;
@@ -354,9 +354,11 @@ fn whole_machine() {
     assert_eq!((machine.recovery_ns, machine.switches), (1_810_000, 7));
 }
 
-/// Seven compilers and the event loop wait for the lock that "checkpoint" holds.
-#[test]
-fn an_event_loop_comes_before_the_whole_machine() {
+/// The event loop waits for the lock that "checkpoint" holds from 500 ms, seven compilers from
+/// `compilers_wait_ms`, and all until 1.5 s. Before that, the event loop waits for it for 110 ms each
+/// from `early_ms` on, while the compilers have the other CPUs. Returns the first stall, its text,
+/// the event loop and the holder.
+fn checkpoint(compilers_wait_ms: u64, early_ms: &[u64]) -> (Stall, String, [ThreadId; 2]) {
     let mut desktop = Desktop::new();
     let lock = ["|", "ext4_file_write_iter", "down_write", "rwsem_down_write_slowpath", "schedule"];
     let save = desktop.scene.stack(&[["main", "save_draft"].as_slice(), &lock].concat());
@@ -379,61 +381,13 @@ fn an_event_loop_comes_before_the_whole_machine() {
         scene.switch(20 * MS, cpu, IDLE, Runnable, compiler, StackId::EMPTY);
     }
     let ui = desktop.ui;
-    desktop.pump_all(0, 500);
+    desktop.pump_all(0, early_ms.first().map_or(500, |begin| begin - 10));
     let scene = &mut desktop.scene;
     for (cpu, &compiler) in (2..).zip(&compilers) {
-        scene.switch(500 * MS + u64::from(cpu), cpu, compiler, Sleeping, IDLE, write);
+        let begin = compilers_wait_ms * MS + u64::from(cpu);
+        scene.switch(begin, cpu, compiler, Sleeping, IDLE, write);
     }
-    scene.switch(500 * MS + 100, 0, ui, Sleeping, IDLE, save);
-    for (order, (cpu, thread)) in
-        (0..).zip(std::iter::once((0, ui)).chain((2..).zip(compilers.iter().copied())))
-    {
-        let woken = 1_500 * MS + order * 300;
-        scene.wake(woken, 9, holder, thread, WakeFlags::default(), release);
-        scene.switch(woken + 10, cpu, IDLE, Runnable, thread, StackId::EMPTY);
-    }
-    desktop.pump_all(1_510, 1_900);
-    let trace = desktop.scene.finish(10, 1_900 * MS);
-    let (stall, text) = judged(&trace);
-    assert_eq!(
-        (stall.candidate.victim, stall.finding.pattern, stall.finding.culprit),
-        (ui, Pattern::LongHold, Some(holder)),
-        "{text}"
-    );
-    assert!(stall.victims.len() > 7, "{text}");
-}
-
-#[test]
-fn the_whole_absence_of_an_event_loop_is_reported() {
-    let mut desktop = Desktop::new();
-    let lock = ["|", "ext4_file_write_iter", "down_write", "rwsem_down_write_slowpath", "schedule"];
-    let save = desktop.scene.stack(&[["main", "save_draft"].as_slice(), &lock].concat());
-    let write = desktop.scene.stack(&[["main", "write_object"].as_slice(), &lock].concat());
-    let release = desktop.scene.stack(&[
-        "main",
-        "checkpoint",
-        "|",
-        "sync_volume",
-        "up_write",
-        "rwsem_wake",
-        "try_to_wake_up",
-    ]);
-    let scene = &mut desktop.scene;
-    let holder = scene.thread(4, 4, "checkpoint");
-    let compilers: Vec<ThreadId> =
-        (0..7).map(|index| scene.thread(10 + index, 10 + index, "cc")).collect();
-    scene.switch(10 * MS, 9, IDLE, Runnable, holder, StackId::EMPTY);
-    for (cpu, &compiler) in (2..).zip(&compilers) {
-        scene.switch(20 * MS, cpu, IDLE, Runnable, compiler, StackId::EMPTY);
-    }
-    let ui = desktop.ui;
-    desktop.pump_all(0, 250);
-    let scene = &mut desktop.scene;
-    for (cpu, &compiler) in (2..).zip(&compilers) {
-        scene.switch(510 * MS + u64::from(cpu), cpu, compiler, Sleeping, IDLE, write);
-    }
-    // Before that, it waited twice while the compilers had the other CPUs.
-    for begin in [260, 380] {
+    for begin in early_ms {
         scene.switch(begin * MS, 0, ui, Sleeping, IDLE, save);
         scene.wake((begin + 110) * MS, 9, holder, ui, WakeFlags::default(), release);
         scene.switch((begin + 110) * MS + 10, 0, IDLE, Runnable, ui, StackId::EMPTY);
@@ -449,6 +403,23 @@ fn the_whole_absence_of_an_event_loop_is_reported() {
     desktop.pump_all(1_510, 1_900);
     let trace = desktop.scene.finish(10, 1_900 * MS);
     let (stall, text) = judged(&trace);
+    (stall, text, [ui, holder])
+}
+
+#[test]
+fn an_event_loop_comes_before_the_whole_machine() {
+    let (stall, text, [ui, holder]) = checkpoint(500, &[]);
+    assert_eq!(
+        (stall.candidate.victim, stall.finding.pattern, stall.finding.culprit),
+        (ui, Pattern::LongHold, Some(holder)),
+        "{text}"
+    );
+    assert!(stall.victims.len() > 7, "{text}");
+}
+
+#[test]
+fn the_whole_absence_of_an_event_loop_is_reported() {
+    let (stall, text, [ui, _]) = checkpoint(510, &[260, 380]);
     assert_eq!(
         (stall.candidate.victim, stall.candidate.kind),
         (ui, StallKind::EventLoop),

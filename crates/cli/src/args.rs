@@ -4,6 +4,7 @@
 mod answers;
 #[cfg(target_os = "linux")]
 mod capture;
+mod export;
 #[cfg(target_os = "linux")]
 mod lab;
 mod page;
@@ -16,6 +17,7 @@ mod values;
 pub use answers::{HotArgs, InfoArgs, WaitsArgs, WhyArgs};
 #[cfg(target_os = "linux")]
 pub use capture::{Engine, RecordArgs, RecorderArgs, SaveArgs, WatchArgs};
+pub use export::{ExportArgs, ExportFormat};
 #[cfg(target_os = "linux")]
 pub use lab::LabArgs;
 pub use page::{ReportArgs, ViewArgs};
@@ -49,7 +51,8 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Record once, starting now: for a set time, while a command runs, or until Ctrl-C
+    /// Record once, starting now, straight to a file: for a set time, while a command runs, or
+    /// until Ctrl-C
     #[cfg(target_os = "linux")]
     Record(RecordArgs),
     /// Record continuously into circular buffers; save on `unhitch save` or SIGUSR2
@@ -81,6 +84,8 @@ pub enum Command {
     /// Write a self-contained HTML file with the explanations, pictures and main tables of a trace,
     /// e.g. for a bug report
     Report(ReportArgs),
+    /// Write a trace as a file of another tool: perf.data
+    Export(ExportArgs),
     /// Scan the address spaces of processes without stalling the processes: what uses up their
     /// mappings, memory and page tables
     #[cfg(target_os = "linux")]

@@ -2,14 +2,15 @@
 
 use crate::args::{ReadingArgs, RulesArgs, TraceArgs};
 use crate::rights;
-use crate::settings::{rules_file, symbol_path};
-use crate::terminal::note;
+use crate::settings::{
+    DEBUG_SERVERS, PDB_PATH, debuginfod, fetching, refuses, rules_file, symbol_path,
+};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use unhitch_analysis::Rules;
 use unhitch_formats::Error;
-use unhitch_model::{Format, Trace, visible_path};
-use unhitch_symbols::{Fetching, Options, SymbolPath, Symbolizer};
+use unhitch_model::{Format, FrameId, ModuleKind, Trace, visible_path};
+use unhitch_symbols::{Debuginfod, Fetching, Options, SymbolPath, Symbolizer};
 
 /// Whether the output is for people or programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,27 +33,41 @@ pub fn trace(args: &TraceArgs, whom: For) -> anyhow::Result<Trace> {
     Reader::new(&args.reading).read_for(&args.path, whom)
 }
 
-/// Reads traces. It remembers what symbol servers have answered.
+/// Reads traces. It remembers what servers have answered.
 pub struct Reader {
     with: Vec<PathBuf>,
     pdbs: SymbolPath,
+    fetching: Fetching,
+    debuginfod: Debuginfod,
 }
 
 impl Reader {
     /// Uses the options, or else the environment.
     pub fn new(args: &ReadingArgs) -> Self {
-        Self { with: args.with.clone(), pdbs: symbol_path(args) }
+        Self {
+            with: args.with.clone(),
+            pdbs: symbol_path(args),
+            fetching: fetching(),
+            debuginfod: debuginfod().unwrap_or_default(),
+        }
     }
 
     /// Reads a trace. Frames that have no names in the file are named from this machine's files, if
     /// those are the ones that were recorded.
     pub fn read(&self, path: &Path) -> anyhow::Result<Trace> {
+        let mut trace = self.read_without_names(path)?;
+        self.name(&mut trace);
+        Ok(trace)
+    }
+
+    /// Reads a trace. Its frames have only the names that are in the file.
+    pub fn read_without_names(&self, path: &Path) -> anyhow::Result<Trace> {
         let mut trace = match unhitch_formats::open_with(path, &self.with) {
             // These errors already name the file.
             Err(error @ (Error::Io { .. } | Error::Together { .. })) => return Err(error.into()),
             result => result.with_context(|| visible_path(path))?,
         };
-        self.name(&mut trace);
+        unhitch_analysis::repair(&mut trace);
         Ok(trace)
     }
 
@@ -63,36 +78,63 @@ impl Reader {
     }
 
     fn name(&self, trace: &mut Trace) {
-        unhitch_analysis::repair(trace);
         match trace.meta.format {
             // An ETL file identifies the PDBs that name its functions, on whatever machine it is
             // read.
             Format::Etl => {
-                let fetching = Fetching {
-                    announce: |url| note(&format!("unhitch: fetching {url}")),
-                    ..Fetching::default()
-                };
-                Symbolizer::new(Options {
-                    pdbs: self.pdbs.clone(),
-                    fetching,
-                    ..rights::symbol_options()
-                })
-                .resolve(trace);
+                let (pdbs, fetching) = (self.pdbs.clone(), self.fetching.clone());
+                let options = rights::symbol_options();
+                Symbolizer::new(Options { pdbs, fetching, ..options }).resolve(trace);
             }
-            Format::PerfData if is_this_machine(trace) => {
-                Symbolizer::new(rights::symbol_options()).resolve(trace);
+            // Our own files carry the names found on the recording machine, unless the recording was
+            // interrupted; kernel addresses of another machine mean nothing here.
+            Format::Hitch if !trace.meta.is_interrupted && self.debuginfod.is_empty() => {}
+            Format::Hitch if !trace.meta.is_interrupted => {
+                self.local_symbolizer().resolve_by_build_id(trace);
+            }
+            Format::PerfData | Format::Hitch if is_this_machine(trace) => {
+                self.local_symbolizer().resolve(trace);
                 rights::warn_of_programs(trace);
             }
-            Format::PerfData => trace.warnings.add(format!(
-                "no function names: the trace was recorded on {} with kernel {}, and a perf.data \
-                 file gets names only on the machine and kernel that recorded it",
-                trace.meta.host, trace.meta.kernel
-            )),
-            // Our own files carry the names found on the recording machine; kernel addresses of
-            // another machine mean nothing here.
+            Format::PerfData | Format::Hitch => {
+                self.local_symbolizer().resolve_by_build_id(trace);
+                trace.warnings.add(format!(
+                    "function names are missing: the trace was recorded on {} with kernel {}; \
+                     elsewhere, a perf.data file, or a recording that was interrupted, gets only \
+                     the names in programs of the same build",
+                    trace.meta.host, trace.meta.kernel
+                ));
+            }
             _ => {}
         }
+        let is_image = |kind| matches!(kind, ModuleKind::Image { .. });
+        if refuses(PDB_PATH) && self.pdbs.is_empty() && has_nameless(trace, is_image) {
+            trace.warnings.add(
+                "_NT_SYMBOL_PATH is not used, because unhitch runs as root; --symbols PATH is used",
+            );
+        }
+        if refuses(DEBUG_SERVERS) && has_nameless(trace, |kind| kind == ModuleKind::File) {
+            trace.warnings.add(
+                "some functions have no names, and DEBUGINFOD_URLS is not used, because unhitch \
+                 runs as root; an ordinary user who may read the trace can use it",
+            );
+        }
     }
+
+    /// Names code by this machine's files, and by those on servers that the user names.
+    fn local_symbolizer(&self) -> Symbolizer {
+        let debuginfod = self.debuginfod.clone();
+        Symbolizer::new(Options { debuginfod, ..rights::symbol_options() })
+    }
+}
+
+/// True if there are modules of this kind that a server could have names for.
+fn has_nameless(trace: &Trace, is_kind: fn(ModuleKind) -> bool) -> bool {
+    trace.stacks.frames().iter().zip(0..).any(|(frame, index)| {
+        let module = trace.modules.get(frame.module);
+        module.is_some_and(|module| is_kind(module.kind) && !module.build_id.is_empty())
+            && trace.symbols.get(FrameId(index)).is_empty()
+    })
 }
 
 fn is_this_machine(trace: &Trace) -> bool {

@@ -5,6 +5,7 @@
 
 mod args;
 mod done;
+mod export;
 mod hot;
 mod info;
 #[cfg(target_os = "linux")]
@@ -76,6 +77,7 @@ fn run(args: Args) -> anyhow::Result<Done> {
         Command::Callees(args) => table::butterfly(&args, Direction::Callees),
         Command::View(args) => view::view(&args),
         Command::Report(args) => view::report(&args),
+        Command::Export(args) => export::export(&args),
         Command::Manual(args) => args::manual(&args),
     }
 }

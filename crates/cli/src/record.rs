@@ -4,12 +4,13 @@ use crate::args::{Engine, RecordArgs, RecorderArgs};
 use crate::done::Done;
 use crate::names::namer;
 use crate::signals;
-use crate::terminal::{note, print};
+use crate::terminal::{clear, note, print, progress as progress_line};
+use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use unhitch_formats::container::Readers;
-use unhitch_model::visible_path;
+use unhitch_model::{units, visible_path};
 use unhitch_record::{
-    EngineChoice, Extras, Options, SaveTarget, Saved, Until, record as record_until,
+    EngineChoice, Extras, Options, Progress, SaveTarget, Saved, Until, record as record_until,
 };
 
 /// Records and prints the file's name.
@@ -25,20 +26,44 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
     let stop = signals::stop()?;
     let mut namer = namer();
     let target = target(args.output.as_ref(), "record");
+    let is_terminal = stderr().is_terminal();
+    let mut options = options(&args.recorder);
+    options.max_bytes = args.max_size;
     let recorded = record_until(
-        &options(&args.recorder),
+        &options,
         &until,
         &target,
         &mut namer,
         &Extras::default(),
+        &mut |progress| show(progress, is_terminal),
         &stop,
-    )?;
+    );
+    if is_terminal {
+        clear();
+    }
+    let recorded = recorded?;
     if let Some(status) = recorded.status.filter(|status| !status.success()) {
         note(&format!("note: the command ended with {status}"));
     }
     report_saved(&recorded.saved);
     print(&format!("{}\n", visible_path(&recorded.saved.path)))?;
     Ok(Done::Yes)
+}
+
+/// Shows how far the recording is, on a terminal.
+fn show(progress: &Progress, is_terminal: bool) {
+    if is_terminal {
+        let lost = match progress.lost {
+            0 => "none lost".to_owned(),
+            lost => format!("about {} lost", units::count(lost)),
+        };
+        progress_line(&format!(
+            "recording: {:.1} s, {} events, {:.1} MiB, {lost}",
+            progress.elapsed.as_secs_f64(),
+            units::count(progress.events),
+            progress.bytes as f64 / f64::from(1 << 20),
+        ));
+    }
 }
 
 /// The recorder's options as given on the command line.

@@ -119,6 +119,9 @@ fn reach(command: &Command) -> Option<Allowed> {
             let reach = Reach::new(&args.trace.path, &args.trace.reading, &args.rules);
             reach.output(Some(args.output.as_deref().unwrap_or(&args.trace.path)))
         }
+        Command::Export(args) => {
+            Reach::new(&args.trace.path, &args.trace.reading, &none).output(Some(&args.output()))
+        }
         Command::View(args) => Reach::new(&args.path, &args.reading, &args.rules).shown(&args.path),
         _ => return None,
     };

@@ -41,9 +41,7 @@ pub fn window(args: WindowArgs, trace: &Trace, whole: Window) -> anyhow::Result<
         .intersect(whole);
     if wanted.is_empty() && !args.is_everything() {
         let [from, to] = [whole.start, whole.end].map(|time| time.since(origin) as f64 / 1e9);
-        bail!(
-            "there is nothing between --from and --to: the trace covers {from:.3} s to {to:.3} s"
-        );
+        bail!("there is nothing in this time range: the trace covers {from:.3} s to {to:.3} s");
     }
     Ok(wanted)
 }

@@ -42,9 +42,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod code_addresses;
 mod cursor;
 mod error;
 mod mapping;
+mod new_file;
+mod scope;
 mod thread_index;
 
 pub mod container;
@@ -54,8 +57,10 @@ pub mod ring;
 pub mod tracepoint;
 
 pub use error::Error;
+pub use new_file::{Existing, NewFile, Readers};
 
 use mapping::Content;
+use scope::Scope;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use unhitch_model::{Trace, Warnings};
@@ -70,16 +75,18 @@ pub fn open(path: &Path) -> Result<Trace, Error> {
     if etl::is_etl(content.bytes()) && !etl::is_merged(content.bytes()) {
         return open_with_siblings(path, content);
     }
-    read(content.bytes(), &|part| content.release(part))
+    read(content.bytes(), Scope::All, &|part| content.release(part))
 }
 
-/// Reads the trace in `file`. Other files in its folder are not read.
+/// Reads the processes, mappings and stacks of the trace in `file`, which is what function names
+/// need. Switches and wake-ups of a recording by BPF are left out: in memory, they take many times
+/// the space that they have in the file.
 ///
 /// # Errors
 /// Those of [`open`].
-pub fn open_file(file: File) -> Result<Trace, Error> {
+pub fn open_stacks(file: File) -> Result<Trace, Error> {
     let content = Content::of(file, Path::new("the trace"))?;
-    read(content.bytes(), &|part| content.release(part))
+    read(content.bytes(), Scope::Stacks, &|part| content.release(part))
 }
 
 /// Reads the Windows trace at `path` and the other sessions of the same recording as one trace.
@@ -163,12 +170,12 @@ fn load_etl(contents: &[Content], on_disk: usize) -> Result<Trace, Error> {
 /// # Errors
 /// If it is not a trace, or is damaged where nothing can be read without.
 pub fn read_bytes(bytes: &[u8]) -> Result<Trace, Error> {
-    read(bytes, &|_| {})
+    read(bytes, Scope::All, &|_| {})
 }
 
-fn read(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
+fn read(bytes: &[u8], scope: Scope, release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
     if container::is_container(bytes) {
-        container::read(bytes, release)
+        container::read(bytes, scope, release)
     } else if etl::is_etl(bytes) {
         etl::load(&[bytes], bytes.len(), false, release)
     } else {

@@ -238,3 +238,23 @@ fn a_zip_bomb_is_not_inflated() {
     assert_eq!(trace.switches.len(), 6);
     assert!(trace.warnings.lines().any(|line| line.contains("meta.json")));
 }
+
+#[test]
+fn regression_stacks_of_remapped_code_are_bounded() {
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, A, false);
+    for n in 0..2_000 {
+        let path = ["/bin/alpha", "/bin/other"][n % 2];
+        synthetic.map(10 * n as u64, 100, 0x40_0000, 0x1000, n as u64 * 0x1000, path);
+    }
+    for n in 0..100 {
+        let user = [0x40_0010, 0x40_0020 + n];
+        synthetic.clock(At { ns: 30_000 + n, cpu: 0 }, A, Chain { kernel: &[], user: &user });
+    }
+    let trace = read_bytes(&synthetic.file()).unwrap();
+    assert!(trace.stacks.len() <= 100 * 256 + 1, "{}", trace.stacks.len());
+    let last = trace.stack_names(trace.samples.stack[99]);
+    assert!(last.iter().all(|name| name.starts_with("other+0x7cf")), "the newest counts: {last:?}");
+    let mut lines = trace.warnings.lines();
+    assert!(lines.any(|line| line.contains("more than 256 times")), "{:?}", trace.warnings);
+}

@@ -4,12 +4,10 @@
 //! Here the tables are always right, and every mutation changes a record.
 
 use unhitch_formats::perf_data::{
-    EventAttr, EventDesc, Features,
-    attr::{self, flag, sample},
-    record::kind,
-    write,
+    EventAttr, EventDesc, Features, attr::sample, record::kind, write,
 };
 use unhitch_formats::tracepoint::TracingData;
+use unhitch_model::linux::CLOCK_MONOTONIC;
 
 const COMMON: &str = "format:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
     \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
@@ -60,35 +58,15 @@ pub fn tracing_data() -> TracingData {
 
 /// The events of the file.
 pub fn events() -> Vec<EventDesc> {
-    let flags = flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
-    let base = EventAttr { sample_period: 1, flags, clockid: 1, ..EventAttr::default() };
-    let tracepoint = |(system, name, id, _): &(&str, &str, u16, &str)| EventDesc {
-        name: format!("{system}:{name}"),
-        attr: EventAttr {
-            kind: attr::TYPE_TRACEPOINT,
-            config: u64::from(*id),
-            sample_type: TRACEPOINT_SAMPLE,
-            ..base.clone()
-        },
-        ids: vec![u64::from(*id)],
+    let base = EventAttr::on_clock(CLOCK_MONOTONIC);
+    let tracepoint = |(system, name, id, _): &(&str, &str, u16, &str)| {
+        EventDesc::tracepoint(&base, (system, name), *id, TRACEPOINT_SAMPLE)
     };
-    let software = |name: &str, config, more_flags, id| EventDesc {
-        name: name.to_owned(),
-        attr: EventAttr {
-            kind: attr::TYPE_SOFTWARE,
-            config,
-            sample_type: CLOCK_SAMPLE,
-            flags: flags | more_flags,
-            ..base.clone()
-        },
-        ids: vec![id],
-    };
-    let side_band = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
-    let software = [
-        software("cpu-clock", attr::SW_CPU_CLOCK, 0, CLOCK_ID),
-        software("dummy:HG", attr::SW_DUMMY, side_band, SIDE_BAND_ID),
+    let others = [
+        EventDesc::cpu_clock(&base, 1, CLOCK_SAMPLE, CLOCK_ID),
+        EventDesc::side_band(&base, CLOCK_SAMPLE, SIDE_BAND_ID),
     ];
-    TRACEPOINTS.iter().map(tracepoint).chain(software).collect()
+    TRACEPOINTS.iter().map(tracepoint).chain(others).collect()
 }
 
 /// A file that holds `records`.

@@ -41,7 +41,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             })
             .to_vec(),
         "pdb" => vec![pdb(true), pdb(false)],
-        "perf_map" => vec![b"1000 10 LazyCompile:~run /srv/app.js:3\n0x1008 0x20 stub\r\nnonsense\n3000 zz bad\n\n4000 10 \n".to_vec()],
+        "perf_map" => PERF_MAPS.iter().map(|text| text.as_bytes().to_vec()).collect(),
         "kallsyms" => vec![b"ffffffff81000000 T _stext\nffffffff81000000 t first\nffffffff81000100 W weak\t[mod]\n0 A zero\n".to_vec()],
         "demangle" => NAMES.iter().map(|name| name.as_bytes().to_vec()).collect(),
         "wait_rules" => vec![RULES.as_bytes().to_vec()],
@@ -59,7 +59,13 @@ const TEXTS: [&[u8]; 3] = [
     b"# Notes",
 ];
 
-const NAMES: [&str; 10] = [
+const PERF_MAPS: [&str; 3] = [
+    "1000 10 LazyCompile:~run /srv/app.js:3\n0x1008 0x20 stub\r\nnonsense\n3000 zz bad\n\n4000 10 \n",
+    "1000 10 JS:*get size /srv/my app.js:3:10\n1008 20 JS:+'run a:1:2\n2000 8 Eval:~ /b.js:1:1\n",
+    "0x1000 0x10 int A$B.run(int[], A)\n1008 8 void A$$Lambda$1/0x7f90.<init>()\n2000 8 La/B;::c(I)V\n",
+];
+
+const NAMES: [&str; 12] = [
     "_ZN3lab6starve13hold_the_lock17h0123456789abcdefE.llvm.1234",
     "_RNvNtCs1234_3lab6starve13hold_the_lock",
     "_RINvNtC3std3mem8align_ofNtNtC3std3mem12DiscriminantE",
@@ -70,6 +76,8 @@ const NAMES: [&str; 10] = [
     "??$make@V?$vector@HV?$allocator@H@std@@@std@@@@YAPEAV?$vector@HV?$allocator@H@std@@@std@@XZ",
     "_NtQueryVirtualMemory@24",
     "@KfLowerIrql@4",
+    "main.(*List[go.shape.struct { A []int }]).Push",
+    "gopkg.in/yaml%2ev3.(*decoder).unmarshal",
 ];
 
 const MANIFEST: &str = r#"<provider name="P" guid="{x}"><task name="Work" value="0xfffe"/><opcode name="Go" value="11"/>

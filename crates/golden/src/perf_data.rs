@@ -1,52 +1,28 @@
 //! Writes events to a `perf.data`, with the recorder's writer.
-//!
-//! The descriptions of the tracepoints are those of Linux 6.18 (`events/sched/*/format` in
-//! tracefs). A file without them cannot be read.
 
 use crate::code::{Chain, IMAGE_LEN};
 use crate::machine::{Action, Event, Left, Machine, Thread};
 use std::collections::BTreeSet;
 use unhitch_formats::perf_data::{
     ClockData, EventAttr, EventDesc, Features,
-    attr::{self, flag, sample},
+    attr::sample,
     record::{self, Mmap2, Sample, SampleId},
+    tracepoints::{self, SWITCH, Tracepoint, WAKEUP_NEW, WAKING},
     write,
 };
-use unhitch_formats::tracepoint::TracingData;
-use unhitch_model::{Time, Window};
+use unhitch_model::linux::{CLOCK_MONOTONIC, USUAL_PRIO};
+use unhitch_model::{TaskState, Time, WakeFlags, Window};
 
 /// The producer that the traces name.
 pub(crate) const PRODUCER: &str = concat!("unhitch-golden ", env!("CARGO_PKG_VERSION"));
 
-const COMMON: &str = "format:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
-    \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
-    \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
-    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
-const SWITCH: &str = "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
-    \tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n\tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\
-    \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n\tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n\
-    \tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n\nprint fmt: \"prev_pid=%d prev_state=%ld next_pid=%d\", REC->prev_pid, \
-    REC->prev_state, REC->next_pid\n";
-const WAKING: &str = "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n\
-    \tfield:int prio;\toffset:28;\tsize:4;\tsigned:1;\n\tfield:int target_cpu;\toffset:32;\tsize:4;\tsigned:1;\n\n\
-    print fmt: \"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, REC->target_cpu\n";
-
-/// Name, id, fields after the common ones.
-const TRACEPOINTS: [(&str, u16, &str); 3] = [
-    ("sched_switch", 372, SWITCH),
-    ("sched_waking", 375, WAKING),
-    ("sched_wakeup_new", 373, WAKING),
-];
+const TRACEPOINTS: [Tracepoint; 3] = [SWITCH, WAKING, WAKEUP_NEW];
 const CLOCK_ID: u64 = 101;
 const SIDE_BAND_ID: u64 = 102;
 const TRACEPOINT_SAMPLE: u64 =
     sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN | sample::RAW;
 const CLOCK_SAMPLE: u64 =
     sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
-/// A normal thread's priority.
-const PRIO: i32 = 120;
-/// `common_flags`: in a hardware interrupt.
-const HARDIRQ: u8 = 0x08;
 
 /// The whole file.
 pub(crate) fn perf_data(machine: &Machine, events: &[Event]) -> Vec<u8> {
@@ -60,47 +36,18 @@ pub(crate) fn perf_data(machine: &Machine, events: &[Event]) -> Vec<u8> {
 }
 
 fn descriptions(machine: &Machine) -> Vec<EventDesc> {
-    let base = EventAttr {
-        sample_period: 1,
-        flags: flag::SAMPLE_ID_ALL | flag::USE_CLOCKID,
-        clockid: 1,
-        ..EventAttr::default()
+    let base = EventAttr::on_clock(CLOCK_MONOTONIC);
+    let of = |of: &Tracepoint| {
+        EventDesc::tracepoint(&base, (of.system, of.name), of.id, TRACEPOINT_SAMPLE)
     };
-    let mut events: Vec<EventDesc> = TRACEPOINTS
-        .iter()
-        .map(|(name, id, _)| EventDesc {
-            name: format!("sched:{name}"),
-            attr: EventAttr {
-                kind: attr::TYPE_TRACEPOINT,
-                config: u64::from(*id),
-                sample_type: TRACEPOINT_SAMPLE,
-                ..base.clone()
-            },
-            ids: vec![u64::from(*id)],
-        })
-        .collect();
-    let software = |name: &str, config, sample_period, more_flags, id| EventDesc {
-        name: name.to_owned(),
-        attr: EventAttr {
-            kind: attr::TYPE_SOFTWARE,
-            config,
-            sample_period,
-            sample_type: CLOCK_SAMPLE,
-            flags: base.flags | more_flags,
-            ..base.clone()
-        },
-        ids: vec![id],
-    };
-    events.push(software("cpu-clock", attr::SW_CPU_CLOCK, machine.period_ns, 0, CLOCK_ID));
-    let side_band = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
-    events.push(software("dummy:HG", attr::SW_DUMMY, 1, side_band, SIDE_BAND_ID));
-    events
+    let others = [
+        EventDesc::cpu_clock(&base, machine.period_ns, CLOCK_SAMPLE, CLOCK_ID),
+        EventDesc::side_band(&base, CLOCK_SAMPLE, SIDE_BAND_ID),
+    ];
+    TRACEPOINTS.iter().map(of).chain(others).collect()
 }
 
 fn features(machine: &Machine) -> Features {
-    let text = |(name, id, fields): &(&str, u16, &str)| {
-        ("sched".to_owned(), format!("name: {name}\nID: {id}\n{COMMON}{fields}"))
-    };
     Features {
         host: "made-up".to_owned(),
         kernel: "made-up".to_owned(),
@@ -110,17 +57,17 @@ fn features(machine: &Machine) -> Features {
         cpus_available: machine.cpus() as u32,
         memory_kib: 96 << 20,
         command_line: vec!["unhitch-golden".to_owned()],
-        tracing_data: TracingData {
-            page_size: 4096,
-            header_page:
-                "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
-                \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n"
-                    .to_owned(),
-            header_event: String::new(),
-            events: TRACEPOINTS.iter().map(text).collect(),
-        },
-        clock_id: Some(ClockData { clockid: 1, wall_ns: 1_500_000_000_000_000_000, clock_ns: machine.start }),
-        sample_window: Some(Window::new(Time::from_nanos(machine.start), Time::from_nanos(machine.end))),
+        tracing_data: tracepoints::tracing_data(&TRACEPOINTS),
+        kernel_build_id: Vec::new(),
+        clock_id: Some(ClockData {
+            clockid: CLOCK_MONOTONIC,
+            wall_ns: 1_500_000_000_000_000_000,
+            clock_ns: machine.start,
+        }),
+        sample_window: Some(Window::new(
+            Time::from_nanos(machine.start),
+            Time::from_nanos(machine.end),
+        )),
     }
 }
 
@@ -179,54 +126,38 @@ fn side_band(machine: &Machine, events: &[Event], out: &mut Vec<u8>) {
 }
 
 fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
-    let task = |thread: Thread| &machine.tasks[thread.0];
-    let comm = |thread: Thread| {
-        let mut bytes = [0; 16];
-        let text = task(thread).comm.as_bytes();
-        let len = text.len().min(15);
-        bytes[..len].copy_from_slice(&text[..len]);
-        bytes
+    let ids = |thread: Thread| {
+        let task = &machine.tasks[thread.0];
+        (task.pid, task.tid)
     };
+    let task = |thread: Thread| {
+        let task = &machine.tasks[thread.0];
+        tracepoints::Task { comm: task.comm.as_bytes(), tid: task.tid, prio: i32::from(USUAL_PRIO) }
+    };
+    let mut raw = Vec::new();
     match event.action {
         Action::Switch { prev, left, next } => {
-            let mut fields = comm(prev).to_vec();
-            fields.extend_from_slice(&task(prev).tid.to_le_bytes());
-            fields.extend_from_slice(&PRIO.to_le_bytes());
-            fields.extend_from_slice(&state(left).to_le_bytes());
-            fields.extend_from_slice(&comm(next));
-            fields.extend_from_slice(&task(next).tid.to_le_bytes());
-            fields.extend_from_slice(&PRIO.to_le_bytes());
-            tracepoint(
-                0,
-                event,
-                (task(prev).pid, task(prev).tid),
-                0,
-                &fields,
-                machine.code.chain(left.stack()),
-                out,
-            );
+            tracepoints::switch(&mut raw, &task(prev), state(left), &task(next));
+            let chain = machine.code.chain(left.stack());
+            tracepoint(SWITCH, event, ids(prev), &raw, chain, out);
         }
         Action::Waking { waker, wakee, target_cpu, interrupt, new, stack } => {
-            let mut fields = comm(wakee).to_vec();
-            fields.extend_from_slice(&task(wakee).tid.to_le_bytes());
-            fields.extend_from_slice(&PRIO.to_le_bytes());
-            fields.extend_from_slice(&(target_cpu as u32).to_le_bytes());
-            let (index, flags) = (if new { 2 } else { 1 }, if interrupt { HARDIRQ } else { 0 });
-            tracepoint(
-                index,
-                event,
-                (task(waker).pid, task(waker).tid),
-                flags,
-                &fields,
-                machine.code.chain(stack),
-                out,
-            );
+            let mut context = WakeFlags::default();
+            if interrupt {
+                context = context.with(WakeFlags::HARDIRQ);
+            }
+            if new {
+                context = context.with(WakeFlags::NEW);
+            }
+            let waker = ids(waker);
+            tracepoints::waking(&mut raw, waker.1, context, &task(wakee), target_cpu as u16);
+            let of = tracepoints::waking_tracepoint(context);
+            tracepoint(of, event, waker, &raw, machine.code.chain(stack), out);
         }
         Action::Sample { thread, stack } => {
             let (chain, ip) = (machine.code.chain(stack), machine.code.leaf_avma(stack));
-            let id = sample_id(event, (task(thread).pid, task(thread).tid), CLOCK_ID);
             let sample = Sample {
-                id,
+                id: sample_id(event, ids(thread), CLOCK_ID),
                 ip,
                 kernel_frames: &chain.kernel,
                 user_frames: &chain.user,
@@ -239,12 +170,12 @@ fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
 }
 
 /// The state in `sched_switch`.
-fn state(left: Left) -> u64 {
+fn state(left: Left) -> TaskState {
     match left {
-        Left::Preempted(_) => 0,
-        Left::Sleeping(_) => 1,
-        Left::Blocked(_) => 2,
-        Left::Dead(_) => 16,
+        Left::Preempted(_) => TaskState::Runnable,
+        Left::Sleeping(_) => TaskState::Sleeping,
+        Left::Blocked(_) => TaskState::DiskSleep,
+        Left::Dead(_) => TaskState::Dead,
     }
 }
 
@@ -253,25 +184,18 @@ fn sample_id(event: &Event, (pid, tid): (u32, u32), id: u64) -> SampleId {
 }
 
 fn tracepoint(
-    index: usize,
+    of: Tracepoint,
     event: &Event,
     current: (u32, u32),
-    flags: u8,
-    fields: &[u8],
+    raw: &[u8],
     chain: &Chain,
     out: &mut Vec<u8>,
 ) {
-    let number = TRACEPOINTS[index].1;
-    let mut raw = number.to_le_bytes().to_vec();
-    raw.extend_from_slice(&[flags, 0]);
-    raw.extend_from_slice(&current.1.to_le_bytes());
-    raw.extend_from_slice(fields);
-    let id = sample_id(event, current, u64::from(number));
     let sample = Sample {
-        id,
+        id: sample_id(event, current, u64::from(of.id)),
         kernel_frames: &chain.kernel,
         user_frames: &chain.user,
-        raw: &raw,
+        raw,
         ..Sample::default()
     };
     record::sample(out, TRACEPOINT_SAMPLE, &sample);

@@ -107,9 +107,13 @@ pub fn pin(tid: i32, cpus: &[usize]) -> io::Result<()> {
 /// SCHED_OTHER, which needs a privilege.
 pub fn set_idle_policy(tid: i32, idle: bool) -> io::Result<()> {
     let policy = if idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
-    let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `param` is a valid sched_param to read.
-    check(unsafe { libc::sched_setscheduler(tid, policy, &param) }).map(drop)
+    // The kernel's `sched_param`. musl has no sched_setscheduler(), which sets a thread, not a
+    // process as POSIX wants.
+    let priority: libc::c_int = 0;
+    // SAFETY: the kernel reads the int that is passed.
+    let set =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy, &raw const priority) };
+    check(set as libc::c_int).map(drop)
 }
 
 /// Sets the nice value of the calling thread, which new threads inherit. Below 0 needs a privilege.
@@ -249,7 +253,7 @@ pub fn wait_readable<const N: usize>(fds: [BorrowedFd; N], until_ns: u64) -> io:
         fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
     let left_ns = until_ns.saturating_sub(monotonic_ns());
     let timeout = libc::timespec {
-        tv_sec: (left_ns / 1_000_000_000) as libc::time_t,
+        tv_sec: (left_ns / 1_000_000_000) as _,
         tv_nsec: (left_ns % 1_000_000_000) as libc::c_long,
     };
     match check(black_box(call_ppoll(&mut entries, &timeout))) {

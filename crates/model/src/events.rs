@@ -27,12 +27,15 @@ pub enum TaskState {
     Parked,
     /// X or Z: the thread has exited.
     Dead,
+    /// R: runnable, but its control group has used up its CPU quota. Only where the recorder sees
+    /// that; else such a thread is [`Runnable`](Self::Runnable).
+    Throttled,
 }
 
 impl TaskState {
     /// True if the thread still wanted the CPU.
     pub const fn is_runnable(self) -> bool {
-        matches!(self, Self::Runnable | Self::Preempted)
+        matches!(self, Self::Runnable | Self::Preempted | Self::Throttled)
     }
 
     /// The letter(s) that `ps` and `perf` use.
@@ -47,6 +50,7 @@ impl TaskState {
             Self::Traced => "t",
             Self::Parked => "P",
             Self::Dead => "X",
+            Self::Throttled => "R",
         }
     }
 }

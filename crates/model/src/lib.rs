@@ -40,9 +40,12 @@
 //! assert_eq!(trace.extent().duration_ns(), 1);
 //! ```
 
+mod address_spaces;
+mod descriptors;
 mod events;
 mod id;
 mod layout;
+pub mod linux;
 mod machine;
 mod meta;
 mod modules;
@@ -58,6 +61,8 @@ mod value;
 mod visible;
 mod warnings;
 
+pub use address_spaces::{AddressSpace, AddressSpaces, Mapping};
+pub use descriptors::{Descriptor, DescriptorKind, Holder};
 pub use events::{
     Contention, ContentionKind, Contentions, Placement, Placements, Sample, Samples, Switch,
     Switches, TaskState, WaitReason, WakeFlags, Waking, Wakings,
@@ -76,7 +81,7 @@ pub use strings::Strings;
 pub use symbols::{Symbol, Symbols};
 pub use tasks::{Policy, Process, Thread, Threads};
 pub use time::{Time, Window};
-pub use trace::{CpuSpan, FutexWait, KeptWait, Loss, Recorded, Trace};
+pub use trace::{CpuSpan, EarlierWait, FutexWait, KeptWait, Loss, Recorded, Trace};
 pub use value::{Value, guid_text};
 pub use visible::{is_control, visible, visible_lines, visible_path};
 pub use warnings::Warnings;

@@ -72,6 +72,8 @@ pub struct Meta {
     /// True if the recorder reports every event that it drops. Linux drops context switches without
     /// a word on some machines.
     pub counts_losses: bool,
+    /// True if the recorder notes signals and requests to disks, too.
+    pub notes_facts: bool,
     /// What printed times are relative to.
     pub origin: Origin,
     /// Host name.
@@ -84,14 +86,20 @@ pub struct Meta {
     pub cpus: u16,
     /// Memory of the machine, bytes.
     pub memory_bytes: u64,
+    /// The clock of the trace's times on Linux, `CLOCK_*`; `None` if it is not known.
+    pub clock_id: Option<u32>,
     /// Wall-clock time of [`Time::ZERO`](crate::Time::ZERO), nanoseconds since the Unix epoch.
     pub epoch_ns: Option<i128>,
     /// The time between two CPU samples of one CPU, nanoseconds.
     pub sample_period_ns: u64,
     /// The only process whose switches and wake-ups were recorded; `None` if all were.
     pub only_pid: Option<u32>,
+    /// True if the recording was killed before it was finished, or still goes on.
+    pub is_interrupted: bool,
     /// The program that wrote the file, e.g. "unhitch 0.1.0".
     pub producer: String,
+    /// How the recorder recorded, in words; empty if the file does not say.
+    pub recorder: String,
     /// The user's notes, saved with the trace.
     pub notes: String,
     /// Number of buffers (ETW) or rings (Linux) that the file was made from.

@@ -2,9 +2,10 @@
 
 use crate::visible;
 use crate::{
-    CUT, Contentions, Frame, FrameId, MachineReport, Meta, Module, ModuleId, ModuleKind, Modules,
-    NameId, Origin, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches,
-    Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
+    AddressSpaces, CUT, Contentions, Descriptor, Frame, FrameId, Holder, MachineReport, Meta,
+    Module, ModuleId, ModuleKind, Modules, NameId, Origin, Placements, ProviderEvents, Samples,
+    StackId, Stacks, Strings, Switches, Symbols, TaskState, ThreadId, Threads, Time, Wakings,
+    Warnings, Window,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -43,7 +44,7 @@ pub struct FutexWait {
 }
 
 /// What the recorder noted of a wait when it began, and kept because it was long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeptWait {
     /// The waiting thread.
     pub thread: ThreadId,
@@ -57,6 +58,27 @@ pub struct KeptWait {
     pub kernel_lock_avma: Option<u64>,
     /// The thread that held the lock at that moment, where the lock's own memory says so.
     pub owner: Option<ThreadId>,
+    /// The file, pipe or socket that it waited for.
+    pub descriptor: Option<Box<Descriptor>>,
+}
+
+/// A wait that began before the trace's [common window](Trace::common_window), so that there is no
+/// switch for it, and lasted into it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EarlierWait {
+    /// The waiting thread.
+    pub thread: ThreadId,
+    /// When it left its CPU.
+    pub since: Time,
+    /// Nothing saw it leave: `since` is about when it was last on a CPU, and zero if that is not
+    /// known.
+    pub is_estimate: bool,
+    /// When it was back on a CPU; `None` if it still waited when the recording ended.
+    pub until: Option<Time>,
+    /// The state in which it left.
+    pub state: TaskState,
+    /// Where it waited.
+    pub stack: StackId,
 }
 
 /// Kinds of events that a recording may lack.
@@ -92,6 +114,8 @@ pub struct Trace {
     pub threads: Threads,
     /// All modules.
     pub modules: Modules,
+    /// What was mapped where; empty for a Windows trace.
+    pub address_spaces: AddressSpaces,
     /// All stacks.
     pub stacks: Stacks,
     /// Names of the stacks' frames.
@@ -115,6 +139,12 @@ pub struct Trace {
     pub futex_waits: Vec<FutexWait>,
     /// Waits with their system calls and locks, by thread and time.
     pub kept_waits: Vec<KeptWait>,
+    /// Waits that began before the common window, at most one of each thread, by thread.
+    pub earlier_waits: Vec<EarlierWait>,
+    /// Who had the pipes and sockets of `kept_waits` open at the save, by inode.
+    pub holders: Vec<Holder>,
+    /// True if every process was asked what it had open, so that `holders` lacks nobody.
+    pub has_all_holders: bool,
     /// Counters of the machine and its control groups; empty if none were recorded.
     pub machine: MachineReport,
     /// What each CPU's events cover, by CPU.
@@ -123,6 +153,8 @@ pub struct Trace {
     pub losses: Vec<Loss>,
     /// Number of the file's records by kind, including ignored ones.
     pub by_kind: BTreeMap<String, u64>,
+    /// How the recorder came by stacks, and how they end, by number of stacks.
+    pub stack_counts: BTreeMap<String, u64>,
     /// Messages about what is damaged, lost or guessed.
     pub warnings: Warnings,
     /// True if its names were made [`visible`].
@@ -138,6 +170,7 @@ impl Default for Trace {
             strings,
             threads,
             modules: Modules::default(),
+            address_spaces: AddressSpaces::default(),
             stacks: Stacks::default(),
             symbols: Symbols::default(),
             switches: Switches::default(),
@@ -149,10 +182,14 @@ impl Default for Trace {
             events: ProviderEvents::default(),
             futex_waits: Vec::new(),
             kept_waits: Vec::new(),
+            earlier_waits: Vec::new(),
+            holders: Vec::new(),
+            has_all_holders: false,
             machine: MachineReport::default(),
             spans: Vec::new(),
             losses: Vec::new(),
             by_kind: BTreeMap::new(),
+            stack_counts: BTreeMap::new(),
             warnings: Warnings::default(),
             is_for_text: false,
         }
@@ -203,6 +240,11 @@ impl Trace {
                 - times.partition_point(|&t| t < covered.start)
         };
         columns.iter().map(|times| (times.len() - inside(times)) as u64).sum()
+    }
+
+    /// Number of events that are known to be lost.
+    pub fn lost_events(&self) -> u64 {
+        self.losses.iter().fold(0, |sum, loss| sum.saturating_add(loss.events))
     }
 
     /// True if the trace has events of this kind.

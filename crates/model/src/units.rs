@@ -23,6 +23,11 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// Bytes as hexadecimal digits, such as a build id: `0fa0`.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// `1 thread`, `2 threads`.
 pub fn plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })

@@ -34,15 +34,162 @@ typedef __s64 s64;
 
 struct mm_struct;
 
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
+};
+
+struct super_block {
+	u32 s_dev;
+};
+
+struct inode {
+	unsigned short i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file {
+	struct inode *f_inode;
+	void *private_data;
+	struct path f_path;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct socket;
+
+struct in6_addr {
+	u8 bytes[16];
+};
+
+struct sock_common {
+	u32 skc_daddr;
+	u16 skc_dport;
+	u16 skc_num;
+	unsigned short skc_family;
+	struct in6_addr skc_v6_daddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct socket *sk_socket;
+};
+
+struct unix_sock {
+	struct sock *peer;
+};
+
+struct socket {
+	struct file *file;
+	struct sock *sk;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
+struct cfs_rq {
+	int throttle_count;
+};
+
+struct sched_info {
+	unsigned long long last_arrival;
+};
+
 struct task_struct {
 	unsigned int __state;
 	void *stack;
 	unsigned int flags;
+	int on_cpu;
+	struct sched_info sched_info;
 	int prio;
 	int pid;
 	int tgid;
 	struct mm_struct *mm;
 	struct task_struct *real_parent;
+	struct files_struct *files;
+	struct sched_entity se;
+	bool throttled; // Linux 6.18
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct blkcg {
+	struct cgroup_subsys_state css;
+};
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+};
+
+struct bio {
+	struct blkcg_gq *bi_blkg;
+};
+
+struct request {
+	struct request_queue *q;
+	u32 cmd_flags;
+	unsigned int __data_len;
+	u64 __sector;
+	struct bio *bio;
+	u64 start_time_ns;
+	u64 io_start_time_ns;
+};
+
+struct irqaction {
+	const char *name;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+enum pageflags { PG_head = 6 };
+
+struct folio {
+	unsigned long _flags_1;
 };
 
 struct seq_file;

@@ -20,7 +20,9 @@ struct glibc_mutex {
 	u32 users;
 	u32 kind;
 };
-#define GLIBC_CONTENDED 2
+// The value of a mutex that others wait for, in glibc (sysdeps/nptl/lowlevellock.h) and in Rust's
+// standard library (std/src/sys/sync/mutex/futex.rs).
+#define CONTENDED 2
 // All type, protocol and elision bits.
 #define GLIBC_KINDS 0x3ff
 
@@ -46,9 +48,20 @@ static __always_inline u32 lock_owner(struct pt_regs *regs)
 		return word & FUTEX_TID_MASK;
 	}
 	if ((command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET) ||
-	    (u32)regs->dx != GLIBC_CONTENDED ||
+	    (u32)regs->dx != CONTENDED ||
 	    bpf_probe_read_user(&mutex, sizeof(mutex), (void *)regs->di))
 		return 0;
-	bool is_mutex = mutex.lock == GLIBC_CONTENDED && mutex.users && !(mutex.kind & ~GLIBC_KINDS);
+	bool is_mutex = mutex.lock == CONTENDED && mutex.users && !(mutex.kind & ~GLIBC_KINDS);
 	return is_mutex ? mutex.owner : 0;
+}
+
+// Whether a thread waits for a mutex, as far as the value of the futex tells.
+static __always_inline bool is_lock_wait(struct task_struct *task)
+{
+	if (task->flags & PF_KTHREAD)
+		return false;
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	u32 command = regs->si & FUTEX_COMMAND_MASK;
+	return regs->orig_ax == SYS_FUTEX && in_syscall(regs) &&
+	       (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2 || (u32)regs->dx == CONTENDED);
 }

@@ -5,6 +5,8 @@
 // taken at `sched_exit`, when the thread that waited is back on a CPU with its stack as it was, and
 // at the wake-up that ended the wait. Samples interrupt both.
 
+#include "descriptors.h"
+#include "facts.h"
 #include "kernel.h"
 #include "locks.h"
 #include "ring.h"
@@ -51,7 +53,7 @@ static __always_inline u32 find_place(u32 *places, u32 place)
 }
 
 // Remembers that a stack was taken at a place. Returns its number.
-static __always_inline u32 remember_place(u32 *places, u32 *next, u32 place)
+static __always_inline u32 remember_place(u32 *places, u8 *next, u32 place)
 {
 	u32 number = find_place(places, place);
 	if (number)
@@ -85,6 +87,34 @@ static __always_inline u32 state_of(bool preempt, u32 bits)
 	return bits ? SLEEPING : RUNNABLE;
 }
 
+// Priorities below this are those of real-time classes, which have no such quota.
+#define MIN_FAIR_PRIO 100
+
+// Whether a thread that is runnable leaves because the quota of its control group is used up.
+static __always_inline bool is_throttled(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->throttled))
+		return task->throttled;
+	// Whole run queues were throttled then.
+	if (bpf_core_field_exists(task->se.cfs_rq->throttle_count))
+		return BPF_CORE_READ(task, se.cfs_rq, throttle_count) > 0;
+	return false;
+}
+
+// At a place whose stack is known, another stack is due after this many times as much blocked time.
+#define KNOWN_PLACE_WAITS 64
+
+// More blocked time without a stack is not counted.
+#define MAX_BLOCKED_NS 1000000000000ull
+
+// Whether the stacks of a wait are due, with which its thread was blocked for `blocked` ns since its
+// last stack. `known`: a stack was taken at the same place before.
+static __always_inline bool is_due(u64 blocked, bool known, u64 now)
+{
+	return blocked >= min_wait_ns &&
+	       blocked >= wanted_wait_ns(now) * (known && !compare_stacks ? KNOWN_PLACE_WAITS : 1);
+}
+
 // Makes the slot that of another thread.
 static __always_inline void forget(struct task_slot *slot, u32 tid)
 {
@@ -96,13 +126,9 @@ static __always_inline void forget(struct task_slot *slot, u32 tid)
 static __always_inline void note_priority(struct cpu_ring *ring, u32 cpu, u64 now,
 					  struct task_slot *slot, u32 tid, s32 prio)
 {
-	struct place at;
-	if (!reserve(&at, ring, cpu, now, sizeof(struct priority_record),
-		     sizeof(struct priority_record)) ||
-	    at.offset > BLOCK_BYTES - sizeof(struct priority_record))
+	struct priority_record *record = NEW_RECORD(ring, cpu, now, PRIORITY, 0, priority_record);
+	if (!record)
 		return;
-	struct priority_record *record = (void *)(at.block + at.offset);
-	record->word = LONG_WORD(at.delta_ns, PRIORITY, sizeof(*record) / 8, 0);
 	record->tid = tid;
 	record->prio = prio;
 	slot->prio = prio;
@@ -112,12 +138,8 @@ static __always_inline void note_priority(struct cpu_ring *ring, u32 cpu, u64 no
 // reaches no program.
 static __always_inline void repair(struct cpu_ring *ring, u32 cpu, u64 now, u32 current)
 {
-	struct place at;
-	if (reserve(&at, ring, cpu, now, sizeof(struct repair_record),
-		    sizeof(struct repair_record)) &&
-	    at.offset <= BLOCK_BYTES - sizeof(struct repair_record)) {
-		struct repair_record *record = (void *)(at.block + at.offset);
-		record->word = LONG_WORD(at.delta_ns, REPAIR, sizeof(*record) / 8, 0);
+	struct repair_record *record = NEW_RECORD(ring, cpu, now, REPAIR, 0, repair_record);
+	if (record) {
 		record->tid = current;
 		record->unused = 0;
 	}
@@ -125,15 +147,23 @@ static __always_inline void repair(struct cpu_ring *ring, u32 cpu, u64 now, u32 
 	ring->repairs++;
 }
 
-// A thread that is not blocked, but waits for a CPU, has a stack if that takes this many times as
-// long as a wait must.
-#define MIN_QUEUED_WAITS 10
+// What the thread waited for. It is back, so that it may have been closed meanwhile.
+static __always_inline void write_descriptor(struct cpu_ring *ring, u32 cpu, u64 now,
+					     struct task_struct *task, struct pt_regs *regs)
+{
+	struct descriptor descriptor;
+	if (!describe(&descriptor, task, regs->di))
+		return;
+	struct descriptor_record *record =
+		NEW_RECORD(ring, cpu, now, DESCRIPTOR, 0, descriptor_record);
+	if (record)
+		record->of = descriptor;
+}
 
 // ------------------------------------------------------------------------------------- programs
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
-	     unsigned int prev_state)
+static __always_inline int switched(void *ctx, bool preempt, struct task_struct *prev,
+				    struct task_struct *next, u32 prev_state)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_ring *ring = enter(cpu);
@@ -146,7 +176,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (ring->current != leaving)
 		repair(ring, cpu, now, leaving);
 
-	u32 state = state_of(preempt, prev_state), known_place = 0;
+	u32 known_place = 0;
+	u32 state = state_of(preempt, prev_state);
+	if (state <= PREEMPTED && prev->prio >= MIN_FAIR_PRIO && is_throttled(prev))
+		state = THROTTLED;
 	struct task_slot *slot = leaving ? slot_of(leaving) : 0;
 	if (slot) {
 		if (slot->tid != leaving)
@@ -154,15 +187,15 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		slot->left_ns = 0;
 		slot->woken_ns = 0;
 		slot->queued_ns = now;
-		if (state > PREEMPTED) {
+		slot->owner = 0;
+		if (state > PREEMPTED && state != THROTTLED) {
 			slot->queued_ns = 0;
 			slot->left_ns = now;
 			slot->context = address_of(ring, ctx);
 			slot->place = place_of(caller_of_schedule(slot->context), prev);
 			known_place = find_place(slot->waits, slot->place);
-			slot->owner = prev->flags & PF_KTHREAD
-					      ? 0
-					      : lock_owner((void *)bpf_task_pt_regs(prev));
+			if (!(prev->flags & PF_KTHREAD))
+				slot->owner = lock_owner((void *)bpf_task_pt_regs(prev));
 		}
 	}
 	ring->pending_ns = 0;
@@ -176,11 +209,20 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		u64 left = slot->left_ns;
 		if (left) {
 			u64 woken = slot->woken_ns;
-			slot->blocked_ns += (woken > left ? woken : now) - left;
-			if (slot->blocked_ns >= min_wait_ns)
+			u64 blocked = (woken > left ? woken : now) - left;
+			slot->blocked_ns += blocked;
+			u32 known = find_place(slot->waits, slot->place);
+			ring->pending_due = is_due(slot->blocked_ns, known, now);
+			ring->pending_blocked_ns = blocked;
+			if (ring->pending_due ||
+			    (blocked >= min_wait_ns &&
+			     (!known || blocked >= LONG_WAITS * min_wait_ns ||
+			      slot->kernel_lock || is_lock_wait(next))))
 				ring->pending_ns = left;
-		} else if (slot->queued_ns && now - slot->queued_ns >= MIN_QUEUED_WAITS * min_wait_ns) {
+		} else if (slot->queued_ns && now - slot->queued_ns >= LONG_WAITS * min_wait_ns) {
 			// Where it was when it lost its CPU for long: perhaps it holds a lock there.
+			ring->pending_due = now - slot->queued_ns >= wanted_wait_ns(now);
+			ring->pending_blocked_ns = 0;
 			ring->pending_ns = slot->queued_ns;
 		}
 		slot->left_ns = 0;
@@ -193,8 +235,23 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
-SEC("tp_btf/sched_exit_tp")
-int BPF_PROG(on_exit_of_schedule, bool is_switch)
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	return switched(ctx, preempt, prev, next, prev_state);
+}
+
+// Before Linux 5.18, the state is not passed. Until the thread is woken it is in the task.
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch_before_5_18, bool preempt, struct task_struct *prev,
+	     struct task_struct *next)
+{
+	return switched(ctx, preempt, prev, next, prev->__state);
+}
+
+// Writes why `task`, which just came on, had waited, with its stacks.
+static __always_inline int came_on(void *ctx, struct task_struct *task, bool is_current)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_ring *ring = bpf_map_lookup_elem(&cpus, &cpu);
@@ -203,42 +260,69 @@ int BPF_PROG(on_exit_of_schedule, bool is_switch)
 	ring->depth++;
 	u64 left = ring->pending_ns;
 	ring->pending_ns = 0;
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_slot *slot = slot_of(task->pid);
 	u64 now = bpf_ktime_get_ns();
 	u32 kernel_stack = 0, user_stack = 0, flags = STACKS_OVER_BUDGET;
-	u64 wanted = wanted_wait_ns(now);
-	bool was_blocked = slot && slot->blocked_ns >= min_wait_ns;
-	if (!was_blocked ? now - left >= wanted : slot->blocked_ns >= wanted) {
+	bool was_blocked = slot && ring->pending_blocked_ns;
+	if (ring->pending_due) {
 		flags = 0;
-		stacks(ctx, ring, cpu, now, AT_EXIT, slot ? slot->context : 0, &kernel_stack, &user_stack);
+		if (is_current)
+			stacks(ctx, ring, cpu, now, AT_EXIT, slot ? slot->context : 0,
+			       was_blocked ? slot->place : 0, &kernel_stack, &user_stack);
+		else
+			kernel_stack = stack_of_next(cpu, now, task);
 		spend(ring, now);
-		if (was_blocked) {
+		if (was_blocked)
 			slot->blocked_ns = 0;
+		// Without the caller of schedule(), places of one stack cannot be told apart.
+		if (was_blocked && is_current)
 			flags = FLAGS_OF_PLACE(
 				remember_place(slot->waits, &slot->next_wait, slot->place));
-		}
 	} else {
 		ring->over_budget++;
 	}
-	struct place at;
-	if (reserve(&at, ring, cpu, now, sizeof(struct wait_record), sizeof(struct wait_record)) &&
-	    at.offset <= BLOCK_BYTES - sizeof(struct wait_record)) {
-		struct wait_record *record = (void *)(at.block + at.offset);
+	struct wait_record *record = NEW_RECORD(ring, cpu, now, WAIT, flags, wait_record);
+	if (record) {
 		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 		bool called = !(task->flags & PF_KTHREAD) && in_syscall(regs);
-		record->word = LONG_WORD(at.delta_ns, WAIT, sizeof(*record) / 8, flags);
 		record->left_ns = left;
 		record->kernel_stack = kernel_stack;
 		record->user_stack = user_stack;
 		record->syscall = called ? (s32)regs->orig_ax : -1;
-		record->owner = slot ? slot->owner : 0;
+		// When the wait began, the owner may just have been letting go, and then be back first.
+		record->owner = slot && slot->owner ? slot->owner
+				: called && was_blocked ? lock_owner(regs) : 0;
 		record->arguments[0] = called ? regs->di : 0;
 		record->arguments[1] = called ? regs->si : 0;
 		record->kernel_lock = slot ? slot->kernel_lock : 0;
+		bool described = !(flags & STACKS_OVER_BUDGET) ||
+				 ring->pending_blocked_ns >= LONG_WAITS * min_wait_ns;
+		if (called && was_blocked && described && has_descriptor(regs->orig_ax))
+			write_descriptor(ring, cpu, now, task, regs);
 	}
 	leave(ring);
 	return 0;
+}
+
+// Of these three, the first that the kernel allows is attached: `src/bpf/hook.rs`.
+SEC("tp_btf/sched_exit_tp")
+int BPF_PROG(on_exit_of_schedule)
+{
+	return came_on(ctx, bpf_get_current_task_btf(), true);
+}
+
+// At finish_task_switch(), which the thread that came on calls first.
+SEC("kprobe")
+int on_finished_switch(void *ctx)
+{
+	return came_on(ctx, bpf_get_current_task_btf(), true);
+}
+
+// At the switch itself, after `on_switch`.
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_next, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	return came_on(ctx, next, false);
 }
 
 static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_new)
@@ -250,49 +334,48 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	u64 now = bpf_ktime_get_ns();
 	u32 tid = wakee->pid;
 	struct task_struct *task = bpf_get_current_task_btf();
-	// An interrupt has a stack of its own.
-	bool interrupt = address_of(ring, ctx) - (u64)task->stack >= KERNEL_STACK_BYTES;
+	bool own_stack = is_on_own_stack(ring, ctx, task);
+	bool interrupt = !own_stack || was_interrupted(task);
 	u32 current = task->pid;
 	if (ring->current != current)
 		repair(ring, cpu, now, current);
-	u32 source = is_new ? FROM_NEW_THREAD : interrupt ? FROM_INTERRUPT : FROM_THREAD;
 	ring->wakings++;
 	struct task_slot *slot = slot_of(tid);
 	u32 place = 0, known_place = 0;
-	u64 blocked = 0;
+	bool is_long = is_new, due = is_new && wanted_wait_ns(now) <= LONG_WAITS * min_wait_ns;
 	if (slot && slot->tid == tid && slot->left_ns && !slot->woken_ns) {
+		u64 blocked = now - slot->left_ns, in_all = slot->blocked_us * 1000ull + blocked;
 		slot->woken_ns = now;
-		blocked = slot->blocked_ns + (now - slot->left_ns);
 		place = place_of(task->pid, task);
 		known_place = find_place(slot->wakers, place);
+		due |= is_due(in_all, known_place, now);
+		slot->blocked_us = due ? 0 : in_all > MAX_BLOCKED_NS ? MAX_BLOCKED_NS / 1000 : in_all / 1000;
+		is_long |= blocked >= min_wait_ns;
 	}
-	write_short(ring, cpu, now, WAKING,
-		    (tid & 0x3fffff) | source << 22 | known_place << WAKING_PLACE_SHIFT);
-	if (!is_new && blocked < min_wait_ns) {
-		leave(ring);
-		return 0;
-	}
-	u32 kernel_stack = 0, user_stack = 0, flags = STACKS_OVER_BUDGET;
-	u64 wanted = wanted_wait_ns(now);
-	if (blocked >= wanted || (is_new && wanted <= MIN_QUEUED_WAITS * min_wait_ns)) {
-		flags = 0;
-		bool by_interrupt = stacks(ctx, ring, cpu, now, AT_WAKING, 0, &kernel_stack,
-					   &user_stack);
-		if (interrupt && !by_interrupt)
-			flags = BY_THREAD;
+	u32 kernel_stack = 0, user_stack = 0, flags = 0;
+	if (due) {
+		bool by_interrupt = stacks(ctx, ring, cpu, now, AT_WAKING, 0, interrupt ? 0 : place,
+					   &kernel_stack, &user_stack);
+		flags = !own_stack && !by_interrupt ? BY_THREAD : 0;
+		// An exception is no interrupt.
+		interrupt = own_stack ? by_interrupt : true;
 		spend(ring, now);
 		// An interrupt can come anywhere.
 		if (slot && place && !by_interrupt)
 			flags |= FLAGS_OF_PLACE(
 				remember_place(slot->wakers, &slot->next_waker, place));
-	} else {
+	} else if (is_long && !known_place) {
 		ring->over_budget++;
 	}
-	struct place at;
-	if (reserve(&at, ring, cpu, now, sizeof(struct waker_record), sizeof(struct waker_record)) &&
-	    at.offset <= BLOCK_BYTES - sizeof(struct waker_record)) {
-		struct waker_record *record = (void *)(at.block + at.offset);
-		record->word = LONG_WORD(at.delta_ns, WAKER, sizeof(*record) / 8, flags);
+	u32 source = is_new ? FROM_NEW_THREAD : interrupt ? FROM_INTERRUPT : FROM_THREAD;
+	write_short(ring, cpu, now, WAKING,
+		    (tid & 0x3fffff) | source << 22 | known_place << WAKING_PLACE_SHIFT);
+	if (!due) {
+		leave(ring);
+		return 0;
+	}
+	struct waker_record *record = NEW_RECORD(ring, cpu, now, WAKER, flags, waker_record);
+	if (record) {
 		record->kernel_stack = kernel_stack;
 		record->user_stack = user_stack;
 		record->futex = 0;
@@ -341,12 +424,14 @@ int BPF_PROG(on_end_of_contention, void *lock, int result)
 	return 0;
 }
 
-// Another program has other mappings.
+// Another program has other mappings. They are read if the old ones were wanted, or once a stack is
+// taken: a process that never waits long costs nothing.
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task)
 {
 	u32 tgid = task->tgid;
-	bpf_map_delete_elem(&processes, &tgid);
+	if (bpf_map_delete_elem(&processes, &tgid))
+		return 0;
 	want_mappings(tgid, PROCESS_UNKNOWN, bpf_ktime_get_ns());
 	return 0;
 }
@@ -376,13 +461,9 @@ int on_sample(void *ctx)
 	if (ring->current != current)
 		repair(ring, cpu, now, current);
 	u32 kernel_stack = 0, user_stack = 0;
-	stacks(ctx, ring, cpu, now, AT_SAMPLE, 0, &kernel_stack, &user_stack);
-	struct place at;
-	if (reserve(&at, ring, cpu, now, sizeof(struct sample_record),
-		    sizeof(struct sample_record)) &&
-	    at.offset <= BLOCK_BYTES - sizeof(struct sample_record)) {
-		struct sample_record *record = (void *)(at.block + at.offset);
-		record->word = LONG_WORD(at.delta_ns, SAMPLE, sizeof(*record) / 8, 0);
+	stacks(ctx, ring, cpu, now, AT_SAMPLE, 0, 0, &kernel_stack, &user_stack);
+	struct sample_record *record = NEW_RECORD(ring, cpu, now, SAMPLE, 0, sample_record);
+	if (record) {
 		record->kernel_stack = kernel_stack;
 		record->user_stack = user_stack;
 	}
@@ -398,15 +479,19 @@ int on_sample(void *ctx)
 struct sleeper {
 	u32 tid;
 	u32 tgid;
-	u64 left_ns; // when it left its CPU
+	u64 left_ns; // when it left its CPU; or about when it came on it, see `is_estimate`
 	u32 owner; // of the lock that it waits for
 	u32 called; // it is in a system call
-	u64 ip, sp, bp; // in user mode; 0 for a kernel thread
+	u64 ip, sp, bp; // in user mode; 0 for a kernel thread, and for 32-bit code
 	u64 syscall;
 	u64 arguments[2];
 	u64 kernel_lock;
 	u32 first; // of `frames`
 	u32 count;
+	u32 described; // `descriptor` is there
+	u16 state;
+	u16 is_estimate; // no program saw it leave
+	struct descriptor descriptor;
 	u64 frames[SLEEPER_FRAMES];
 };
 
@@ -417,24 +502,44 @@ struct {
 	__type(value, struct sleeper);
 } sleepers SEC(".maps");
 
+// About when a thread came on a CPU for the last time. The scheduler's clock is not the ring's; that
+// of the thread that asks, which came on just now, shows by how much they differ.
+static __always_inline u64 last_arrival(struct task_struct *task)
+{
+	struct task_struct *asker = bpf_get_current_task_btf();
+	if (!bpf_core_field_exists(task->sched_info.last_arrival))
+		return 0;
+	u64 ago = asker->sched_info.last_arrival - task->sched_info.last_arrival;
+	u64 now = bpf_ktime_get_ns();
+	return (s64)ago > 0 && ago < now ? now - ago : 0;
+}
+
 SEC("iter/task")
 int on_each_thread(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	u32 key = 0;
 	struct sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &key);
-	if (!task || !sleeper || !task->__state)
+	if (!task || !sleeper || !task->__state || task->on_cpu)
 		return 0;
+	u32 state = state_of(false, task->__state);
 	struct task_slot *slot = slot_of(task->pid);
-	if (!slot || slot->tid != task->pid || !slot->left_ns)
+	bool is_known = slot && slot->tid == task->pid;
+	if (state == DEAD || (is_known && !slot->left_ns))
 		return 0;
 	__builtin_memset(sleeper, 0, __builtin_offsetof(struct sleeper, frames));
 	sleeper->tid = task->pid;
 	sleeper->tgid = task->tgid;
-	sleeper->left_ns = slot->left_ns;
-	sleeper->owner = slot->owner;
-	sleeper->kernel_lock = slot->kernel_lock;
-	if (!(task->flags & PF_KTHREAD)) {
+	sleeper->state = state;
+	if (is_known) {
+		sleeper->left_ns = slot->left_ns;
+		sleeper->owner = slot->owner;
+		sleeper->kernel_lock = slot->kernel_lock;
+	} else {
+		sleeper->left_ns = last_arrival(task);
+		sleeper->is_estimate = 1;
+	}
+	if (!(task->flags & PF_KTHREAD) && is_64_bit(task)) {
 		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 		sleeper->called = in_syscall(regs);
 		sleeper->ip = regs->ip;
@@ -443,6 +548,8 @@ int on_each_thread(struct bpf_iter__task *ctx)
 		sleeper->syscall = regs->orig_ax;
 		sleeper->arguments[0] = regs->di;
 		sleeper->arguments[1] = regs->si;
+		if (sleeper->called && has_descriptor(regs->orig_ax))
+			sleeper->described = describe(&sleeper->descriptor, task, regs->di);
 	}
 	long bytes = bpf_get_task_stack(task, sleeper->frames, sizeof(sleeper->frames), 0);
 	sleeper->count = bytes > 0 ? (u32)bytes / 8 : 0;

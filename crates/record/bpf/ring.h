@@ -27,12 +27,12 @@ struct block_header {
 	u32 cpu;
 };
 
-// The state of a ring, outside of it. Two cache lines.
+// The state of a ring, outside of it. Three cache lines.
 struct cpu_ring {
 	u64 head; // bytes reserved since the beginning
 	u64 written; // bytes written since the beginning
 	u64 base_ns; // of the block that is being written
-	u64 pending_ns; // the thread that is coming on left its CPU at this time; 0: no stack wanted
+	u64 pending_ns; // the thread that is coming on left its CPU at this time; 0: nothing to write
 	u32 current; // who came on last
 	u32 depth; // programs that are running on this CPU
 	u64 not_reserved; // records lost because programs kept interrupting each other
@@ -42,16 +42,25 @@ struct cpu_ring {
 	u64 stacks_ns; // time that went into stacks
 	u64 over_budget; // stacks that were not taken because of that
 	u64 context; // where the program was called, as a number
-	u64 unused[4];
+	u64 interrupts_ns; // time in handlers of interrupts
+	u64 soft_interrupts_ns;
+	u64 requests; // to disks, that were done
+	u64 cached; // stacks that were not unwound, because they were as remembered
+	u64 unwound;
+	u64 differed; // of those that were compared, stacks that were not as remembered
+	u64 begun; // number of the block that `base_ns` belongs to
+	u64 pending_blocked_ns; // how long it was blocked since then; 0: it waited for a CPU only
+	u64 pending_due; // whether its stacks are due
+	u64 unused[3];
 };
-_Static_assert(sizeof(struct cpu_ring) == 128, "as in bpf.rs");
+_Static_assert(sizeof(struct cpu_ring) == 192, "as in bpf.rs");
 
 // What a thread did last, by the low bits of its id.
 struct task_slot {
 	u64 left_ns; // it left its CPU, not runnable; 0 if it is runnable
 	u64 woken_ns; // it was woken after that; 0 if it was not
 	u64 queued_ns; // it left its CPU, but stayed runnable; 0 if not
-	u64 blocked_ns; // how long it was blocked since its last wait that has a stack
+	u64 blocked_ns; // how long it was blocked since a wait of it had a stack
 	u32 tid;
 	s32 prio; // as last written
 	u64 context; // where in its stack it left its CPU
@@ -60,13 +69,15 @@ struct task_slot {
 	u32 owner; // the thread that holds the lock that it waits for; 0 if that is not known
 	u32 waits[PLACES]; // where it waited when its stack was taken
 	u32 wakers[PLACES]; // where it was woken from when the waker's stack was taken
-	u32 next_wait; // of `waits`, to be replaced
-	u32 next_waker;
+	u8 next_wait; // of `waits`, to be replaced
+	u8 next_waker;
+	u16 unused;
+	u32 blocked_us; // how long it was blocked since a wake-up of it had a stack
 };
 
 // A stack that was written not long ago.
 struct known_stack {
-	u64 hash;
+	u64 check; // its hash XOR `position`: two of different programs match nothing
 	u64 position;
 };
 
@@ -100,6 +111,7 @@ enum state {
 	TRACED,
 	PARKED,
 	DEAD,
+	THROTTLED, // runnable, but the quota of its control group is used up
 };
 
 // What a wake-up came from. Soft interrupts have the stack of interrupts, also those that a thread
@@ -113,6 +125,8 @@ enum kind {
 	SAMPLE = 4, // what `current` executed
 	REPAIR = 5, // another thread was on the CPU than the last switch said: `tid`
 	PRIORITY = 6, // the priority of `tid` is not what it was
+	DESCRIPTOR = 7, // what the thread of the last `WAIT` of this CPU waited for
+	FACT = 8, // something that happened, see `enum fact`
 };
 
 // Flags of a stack: one bit, then how it ended.
@@ -175,4 +189,80 @@ struct priority_record {
 	u64 word;
 	u32 tid;
 	s32 prio;
+};
+
+// A file, pipe or socket.
+struct descriptor {
+	u32 fd;
+	u32 mode; // file type and permissions, as in stat(2)
+	u64 inode; // of a socket, too
+	u32 device; // of the file system, as the kernel encodes it: major << 20 | minor
+	u32 family; // of a socket
+	u64 peer_inode; // of a connected Unix socket
+	u32 unused;
+	u16 local_port, peer_port; // of a TCP or UDP socket
+	u8 peer_address[16]; // IPv4 in the first four bytes
+	char name[32]; // the file's name without its folder; empty for pipes and sockets
+};
+
+struct descriptor_record {
+	u64 word;
+	struct descriptor of;
+};
+
+// What happened. A fact belongs to a thread and may have its stack.
+struct fact_head {
+	u64 word; // flags: enum fact
+	u32 tid;
+	u32 kernel_stack;
+	u32 user_stack;
+	u32 unused;
+};
+
+enum fact {
+	SIGNAL_SENT = 1, // by `tid`
+	REQUEST_DONE, // to a disk, from `tid`
+	INTERRUPT_RAN,
+	SOFT_INTERRUPT_RAN,
+	RECLAIMED, // `tid` looked for memory
+	COMPACTED, // `tid` moved memory together
+	DIRTIED, // `tid` wrote to the page cache
+};
+
+struct signal_sent {
+	struct fact_head head;
+	u32 signal;
+	u32 tid;
+};
+
+struct request_done {
+	struct fact_head head;
+	u32 device;
+	u32 operation; // REQ_OP_* and flags (include/linux/blk_types.h)
+	u64 sector;
+	u32 bytes;
+	s32 status; // blk_status_t
+	u64 queued_ns; // until the device got it
+	u64 device_ns; // from then on
+	u64 group; // control group, by its inode
+};
+
+struct handler_ran {
+	struct fact_head head;
+	u64 ns;
+	u32 number; // of the interrupt, or of the soft interrupt
+	char name[20];
+};
+
+struct memory_sought {
+	struct fact_head head;
+	u64 ns;
+	u64 pages;
+};
+
+struct dirtied {
+	struct fact_head head;
+	u64 bytes;
+	u32 device;
+	u32 unused;
 };

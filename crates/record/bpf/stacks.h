@@ -1,6 +1,7 @@
 // Takes stacks, within a budget, and defines each of them once.
 #pragma once
 
+#include "cache.h"
 #include "kernel.h"
 #include "ring.h"
 #include "unwind.h"
@@ -16,12 +17,14 @@ struct code {
 // Set before loading.
 const volatile u32 with_user_stacks = 1;
 const volatile u64 min_wait_ns = 1000000; // one stack for each so much blocked time of a thread
+// A wait is long if it took this many times as long.
+#define LONG_WAITS 10
 const volatile u32 budget_ppm = 10000; // time for stacks, in millionths of one CPU; 0: no limit
 // The code at which an interrupt comes in; what is behind it in a stack was only interrupted.
 const volatile struct code interrupt_code = {};
 const volatile struct code schedule_code = {};
 // What calls this program at a tracepoint.
-#define TRACING_PARTS 4
+#define TRACING_PARTS 6
 const volatile struct code tracing_code[TRACING_PARTS] = {};
 // Modules and BPF programs are above this.
 const volatile u64 modules_start = ~0ull;
@@ -44,6 +47,16 @@ struct scratch {
 	u32 flags; // of `stack_record`
 	u32 first; // frames before this one do not count
 	u32 count;
+	u64 key; // of the kernel's stack in the cache; 0 for none
+	u64 called_at; // where in the kernel's stack the program was called
+	u64 top; // where that stack ends
+	u32 found; // return addresses that were found in `words`
+	u32 words_len; // of `words`, in bytes
+	u64 words[KERNEL_WORDS]; // of the kernel's stack from `called_at` on
+	u32 resumed_at; // the frame from which on the cache is used: 0 or 1
+	u32 was_cached;
+	u32 differs; // from what was in the cache
+	struct registers start; // at that frame
 	u64 frames[MAX_FRAMES + MAX_OWN_FRAMES];
 };
 
@@ -56,7 +69,7 @@ struct {
 
 // ---------------------------------------------------------------------------------- the budget
 
-#define BUDGET_CAP_NS 20000000ll
+#define BUDGET_CAP_NS 10000000ll
 #define REFILL_NS 1000000ull
 
 struct budget {
@@ -140,9 +153,10 @@ __noinline u32 define(struct scratch *scratch)
 		return 0;
 	// A block that is about to be overwritten counts as gone.
 	u64 held = (u64)(blocks_per_cpu - 1) * BLOCK_BYTES;
-	if (known->hash == hash && known->position &&
-	    ring->head - known->position + 2 * MAX_RECORD_BYTES < held)
-		return known->position / 8;
+	u64 position = *(volatile u64 *)&known->position;
+	if ((*(volatile u64 *)&known->check ^ position) == hash && position &&
+	    ring->head - position + 2 * MAX_RECORD_BYTES < held)
+		return position / 8;
 
 	struct place at;
 	u32 len = sizeof(struct stack_record) + frames * 8;
@@ -157,34 +171,156 @@ __noinline u32 define(struct scratch *scratch)
 	record->tgid = scratch->tgid;
 	record->frames = frames;
 	bpf_probe_read_kernel(at.block + offset + sizeof(*record), size, &scratch->frames[first]);
-	known->hash = hash;
 	known->position = at.position;
+	known->check = hash ^ at.position;
 	return at.position / 8;
 }
 
-// Takes frames from `unwind` on up to the start of the thread.
+// Frames of a stack as one number.
+__noinline u64 hash_frames(struct scratch *scratch)
+{
+	if (!scratch || scratch->first >= MAX_OWN_FRAMES)
+		return 0;
+	u64 hash = scratch->count;
+	u32 first = scratch->first;
+	for (u32 i = 0; i < MAX_FRAMES; i++) {
+		if (i >= scratch->count)
+			break;
+		hash = (hash ^ scratch->frames[first + i]) * 0xff51afd7ed558ccdull;
+		hash ^= hash >> 32;
+	}
+	return hash;
+}
+
+// Whether a word of the stack is as it was. If it is a return address, it is the next frame. The
+// count of frames is in memory, so that the verifier does not follow each of its values.
+__noinline int check_word(struct scratch *scratch, u32 index)
+{
+	if (!scratch || index >= MAX_WORDS_READ)
+		return 0;
+	struct registers *at = &scratch->unwind.at;
+	struct cached_user_stack *known = user_entry(scratch->cpu, at, scratch->tgid);
+	u64 word;
+	if (!known || !read_user(&word, at->sp + (u64)known->read.offsets[index] * 8) ||
+	    word != known->read.values[index])
+		return 0;
+	if (known->read.returns >> index & 1) {
+		u32 count = scratch->count;
+		if (count >= MAX_FRAMES)
+			return 0;
+		scratch->frames[count] = word;
+		scratch->count = count + 1;
+	}
+	return 1;
+}
+
+// Takes the rest of the stack from the cache, if every word that was read then is still the same.
+// Returns 1 if it was.
+__noinline int take_cached(struct scratch *scratch)
+{
+	if (!scratch)
+		return 0;
+	struct unwind *unwind = &scratch->unwind;
+	struct cached_user_stack *known = user_entry(scratch->cpu, &unwind->at, scratch->tgid);
+	if (!known)
+		return 0;
+	u64 sequence = *(volatile u64 *)&known->sequence;
+	if (sequence & 1 || !known->frames || known->tgid != scratch->tgid ||
+	    known->generation != unwind->generation || !same_registers(&known->start, &unwind->at))
+		return 0;
+	u32 first = scratch->resumed_at & 1;
+	scratch->frames[first] = unwind->at.ip;
+	scratch->count = first + 1;
+	for (u32 i = 0; i < MAX_WORDS_READ; i++) {
+		if (i >= known->read.count)
+			break;
+		if (!check_word(scratch, i))
+			return 0;
+	}
+	// The last return address read may not have been code.
+	if (scratch->count < first + known->frames)
+		return 0;
+	scratch->count = first + known->frames;
+	unwind->end = known->end;
+	return *(volatile u64 *)&known->sequence == sequence;
+}
+
+// Remembers what was unwound since `start`.
+__noinline int remember(struct scratch *scratch)
+{
+	if (!scratch)
+		return 0;
+	struct unwind *unwind = &scratch->unwind;
+	if (unwind->read.count > MAX_WORDS_READ || !unwind->read.count || !unwind->mappings ||
+	    unwind->end == ENDS_AT_UNREAD_MEMORY || scratch->count <= scratch->resumed_at)
+		return 0;
+	struct cached_user_stack *known = user_entry(scratch->cpu, &scratch->start, scratch->tgid);
+	if (!known || known->sequence & 1)
+		return 0;
+	*(volatile u64 *)&known->sequence += 1;
+	known->start = scratch->start;
+	known->tgid = scratch->tgid;
+	known->generation = unwind->generation;
+	known->frames = scratch->count - scratch->resumed_at;
+	known->end = unwind->end;
+	bpf_probe_read_kernel(&known->read, sizeof(known->read), &unwind->read);
+	*(volatile u64 *)&known->sequence += 1;
+	return 0;
+}
+
+// Takes frames from `unwind` on up to the start of the thread. The instruction that a sample
+// interrupts is mostly another one each time, so that a sample looks for its caller in the cache.
 __noinline int unwind_all(struct scratch *scratch)
 {
 	if (!scratch)
 		return 0;
-	scratch->unwind.end = ENDS_TOO_DEEP;
+	struct unwind *unwind = &scratch->unwind;
+	u64 expected = 0;
+	unwind->end = ENDS_TOO_DEEP;
+	scratch->differs = 0;
+	scratch->was_cached = 0;
 	for (u32 i = 0; i < MAX_UNWIND_STEPS; i++) {
-		scratch->frames[i] = scratch->unwind.ip;
+		if (i == scratch->resumed_at) {
+			scratch->start = unwind->at;
+			unwind->read.from = unwind->at.sp;
+			unwind->read.count = 0;
+			unwind->read.returns = 0;
+			if (take_cached(scratch)) {
+				scratch->was_cached = 1;
+				if (!compare_stacks)
+					return 0;
+				expected = hash_frames(scratch);
+				unwind->end = ENDS_TOO_DEEP;
+			}
+		}
+		scratch->frames[i] = unwind->at.ip;
 		scratch->count = i + 1;
-		int ended = unwind_step(&scratch->unwind);
+		int ended = unwind_step(unwind);
 		if (ended) {
 			if (ended == 2)
 				scratch->count = i;
-			return 0;
+			break;
 		}
 	}
+	if (expected)
+		scratch->differs = expected != hash_frames(scratch);
+	else
+		remember(scratch);
 	return 0;
+}
+
+// Whether the thread was in 64-bit code when it entered the kernel: 32-bit code is not unwound.
+static __always_inline bool is_64_bit(struct task_struct *task)
+{
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	return regs->cs == USER_CS;
 }
 
 // Prepares to unwind the current thread's stack in user mode.
 static __always_inline void start_unwinding(struct scratch *scratch, struct task_struct *task)
 {
-	struct unwind *at = &scratch->unwind;
+	struct unwind *unwind = &scratch->unwind;
+	struct registers *at = &unwind->at;
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	u32 tgid = task->tgid;
 	struct mappings_of *of = bpf_map_lookup_elem(&processes, &tgid);
@@ -197,11 +333,11 @@ static __always_inline void start_unwinding(struct scratch *scratch, struct task
 	}
 	at->ip = regs->ip;
 	at->sp = regs->sp;
-	// A 32-bit program is not unwound.
-	at->bp = regs->cs == USER_CS ? regs->bp : 0;
-	at->first_mapping = of ? of->first : 0;
-	at->mappings = of ? of->count : 0;
+	at->bp = regs->bp;
 	at->leaf = 1;
+	unwind->first_mapping = of ? of->first : 0;
+	unwind->mappings = of ? of->count : 0;
+	unwind->generation = of ? of->generation : 0;
 }
 
 static __always_inline bool is_in(const volatile struct code *code, u64 address)
@@ -279,11 +415,120 @@ static __always_inline u64 caller_of_schedule(u64 left_at)
 	return caller;
 }
 
+// Reads the kernel's stack. Returns false if it cannot be read.
+static __always_inline bool read_kernel_words(struct scratch *scratch)
+{
+	u64 len = scratch->top - scratch->called_at;
+	if (scratch->top <= scratch->called_at)
+		return false;
+	if (len > sizeof(scratch->words))
+		len = sizeof(scratch->words);
+	scratch->words_len = len;
+	return !bpf_probe_read_kernel(scratch->words, len, (void *)scratch->called_at);
+}
+
+// The address below the registers of user mode, or what is there.
+static __always_inline u64 word_at_top(struct scratch *scratch)
+{
+	u64 word = 0;
+	bpf_probe_read_kernel(&word, 8, (void *)(scratch->top - 8));
+	return word;
+}
+
+// Whether a return address of the kernel's stack is still where it was. It is the next frame.
+__noinline int check_return(struct scratch *scratch, u32 index)
+{
+	if (!scratch || index >= CACHED_FRAMES)
+		return 0;
+	struct cached_kernel_stack *known = kernel_entry(scratch->cpu, scratch->key);
+	if (!known)
+		return 0;
+	u32 offset = known->offsets[index];
+	u64 word = scratch->words[offset & (KERNEL_WORDS - 1)];
+	if (offset == AT_TOP)
+		word = word_at_top(scratch);
+	else if (offset * 8 >= scratch->words_len)
+		return 0;
+	if (word != known->frames[index])
+		return 0;
+	scratch->frames[index] = word;
+	return 1;
+}
+
+// Takes the kernel's stack from the cache, if each return address is still where it was. Returns 1
+// if it was.
+__noinline int take_cached_kernel(struct scratch *scratch)
+{
+	if (!scratch || !scratch->key)
+		return 0;
+	struct cached_kernel_stack *known = kernel_entry(scratch->cpu, scratch->key);
+	if (!known)
+		return 0;
+	u64 sequence = *(volatile u64 *)&known->sequence;
+	u32 count = known->count;
+	if (sequence & 1 || known->key != scratch->key || !count || !read_kernel_words(scratch))
+		return 0;
+	for (u32 i = 0; i < CACHED_FRAMES; i++) {
+		if (i >= known->count)
+			break;
+		if (!check_return(scratch, i))
+			return 0;
+	}
+	scratch->first = 0;
+	scratch->count = count;
+	return *(volatile u64 *)&known->sequence == sequence;
+}
+
+// Looks for one word among the return addresses that are not found yet.
+__noinline int find_return(struct scratch *scratch, u32 offset)
+{
+	if (!scratch || offset >= KERNEL_WORDS)
+		return 0;
+	struct cached_kernel_stack *known = kernel_entry(scratch->cpu, scratch->key);
+	u32 found = scratch->found, frame = scratch->first + found;
+	if (!known || found >= CACHED_FRAMES || frame >= MAX_FRAMES ||
+	    scratch->frames[frame] != scratch->words[offset])
+		return 0;
+	known->offsets[found] = offset;
+	known->frames[found] = scratch->words[offset];
+	scratch->found = found + 1;
+	return 1;
+}
+
+// Remembers where the return addresses of the kernel's stack are.
+__noinline int remember_kernel(struct scratch *scratch)
+{
+	if (!scratch || !scratch->key)
+		return 0;
+	u32 count = scratch->count, last = scratch->first + count - 1;
+	struct cached_kernel_stack *known = kernel_entry(scratch->cpu, scratch->key);
+	if (!known || known->sequence & 1 || !count || count > CACHED_FRAMES || last >= MAX_FRAMES ||
+	    !read_kernel_words(scratch))
+		return 0;
+	*(volatile u64 *)&known->sequence += 1;
+	scratch->found = 0;
+	for (u32 i = 0; i < KERNEL_WORDS; i++) {
+		if (i * 8 >= scratch->words_len || scratch->found >= count)
+			break;
+		find_return(scratch, i);
+	}
+	// The kernel puts a random distance between the entry of a system call and what it calls.
+	if (scratch->frames[last] == word_at_top(scratch) && scratch->found + 1 >= count) {
+		known->offsets[count - 1] = AT_TOP;
+		known->frames[count - 1] = scratch->frames[last];
+		scratch->found = count;
+	}
+	known->key = scratch->key;
+	known->count = scratch->found == count ? count : 0;
+	*(volatile u64 *)&known->sequence += 1;
+	return 0;
+}
+
 // The kernel's and the user's stack of the current thread. Returns true if an interrupt called,
 // which has nothing to do with that thread.
 static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u64 now,
-				   enum context context, u64 left_at, u32 *kernel_stack,
-				   u32 *user_stack)
+				   enum context context, u64 left_at, u32 place,
+				   u32 *kernel_stack, u32 *user_stack)
 {
 	u32 key = context;
 	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &key);
@@ -293,25 +538,68 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 	scratch->cpu = cpu;
 	scratch->tgid = 0;
 	scratch->flags = 0;
-	long bytes = bpf_get_stack(ctx, scratch->frames, MAX_FRAMES * 8, 0);
-	scratch->first = 0;
-	scratch->count = bytes > 0 ? (u32)bytes / 8 : 0;
-	if (context != AT_SAMPLE)
-		drop_own(scratch);
-	bool in_interrupt = context == AT_WAKING && drop_interrupted(scratch);
-	if (left_at)
-		learn_caller(scratch, left_at, address_of(ring, ctx));
-	*kernel_stack = define(scratch);
 	struct task_struct *task = bpf_get_current_task_btf();
+	scratch->key = place ? place | (u64)(context + 1) << 32 : 0;
+	scratch->called_at = address_of(ring, ctx);
+	scratch->top = task->flags & PF_KTHREAD ? (u64)task->stack + KERNEL_STACK_BYTES
+						: (u64)bpf_task_pt_regs(task);
+	u64 expected = 0;
+	bool in_interrupt = false, cached = take_cached_kernel(scratch);
+	if (cached && compare_stacks)
+		expected = hash_frames(scratch);
+	if (!cached || compare_stacks) {
+		long bytes = bpf_get_stack(ctx, scratch->frames, MAX_FRAMES * 8, 0);
+		scratch->first = 0;
+		scratch->count = bytes > 0 ? (u32)bytes / 8 : 0;
+		if (context != AT_SAMPLE)
+			drop_own(scratch);
+		in_interrupt = context == AT_WAKING && drop_interrupted(scratch);
+		if (left_at)
+			learn_caller(scratch, left_at, scratch->called_at);
+		if (!cached && !in_interrupt)
+			remember_kernel(scratch);
+	}
+	if (place)
+		*(cached ? &ring->cached : &ring->unwound) += 1;
+	if (expected)
+		ring->differed += expected != hash_frames(scratch);
+	*kernel_stack = define(scratch);
 	if (in_interrupt || !with_user_stacks || task->flags & PF_KTHREAD)
 		return in_interrupt;
 	scratch->first = 0;
 	start_unwinding(scratch, task);
-	unwind_all(scratch);
 	scratch->tgid = task->tgid;
+	scratch->resumed_at = context == AT_SAMPLE;
+	if (is_64_bit(task)) {
+		unwind_all(scratch);
+		*(scratch->was_cached ? &ring->cached : &ring->unwound) += 1;
+		ring->differed += scratch->differs;
+	} else {
+		scratch->frames[0] = scratch->unwind.at.ip;
+		scratch->count = 1;
+		scratch->unwind.end = ENDS_WITHOUT_RULE;
+	}
 	if (scratch->unwind.end == ENDS_OUTSIDE_CODE)
 		want_mappings(scratch->tgid, CODE_UNKNOWN, now);
 	scratch->flags = USER_STACK | scratch->unwind.end << 1;
 	*user_stack = define(scratch);
 	return false;
+}
+
+// The kernel's stack of the thread that is about to come on. Its user stack is out of reach: the
+// memory is still that of the thread that leaves.
+static __always_inline u32 stack_of_next(u32 cpu, u64 now, struct task_struct *next)
+{
+	u32 key = AT_EXIT;
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &key);
+	if (!scratch)
+		return 0;
+	scratch->now = now;
+	scratch->cpu = cpu;
+	scratch->tgid = 0;
+	scratch->flags = 0;
+	scratch->first = 0;
+	long bytes = bpf_get_task_stack(next, scratch->frames, MAX_FRAMES * 8, 0);
+	scratch->count = bytes > 0 ? (u32)bytes / 8 : 0;
+	return define(scratch);
 }

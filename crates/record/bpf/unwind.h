@@ -1,5 +1,5 @@
 // Unwinds user stacks by tables made from `.eh_frame`, without touching the program's files: the
-// tables are in maps that the recorder fills (`unwind.rs`).
+// tables are in maps that the recorder fills (`src/unwind`).
 //
 // A global function is verified once, not at each call. That, and searching without branches, keeps
 // the verifier's work small; so loops call one, and their state is in a map.
@@ -35,17 +35,35 @@ struct mapping {
 struct mappings_of {
 	u32 first;
 	u32 count;
+	u32 generation; // another one each time that they are read
 };
 
 #define MAX_UNWIND_STEPS 96
 #define MAPPING_STEPS 9 // at most 511 mappings
 #define ROW_STEPS 21 // at most 2 Mi rows in one file
 
-struct unwind {
+struct registers {
 	u64 ip, sp, bp;
+	u64 leaf; // the address is not a return address
+};
+
+// The words that unwinding read from the stack. More than fit are not kept.
+#define MAX_WORDS_READ 64
+struct words_read {
+	u64 from; // the address that offsets count from
+	u32 count; // more than MAX_WORDS_READ: not all are here
+	u32 unused;
+	u64 returns; // one bit for each word: it is a return address
+	u16 offsets[MAX_WORDS_READ]; // in words
+	u64 values[MAX_WORDS_READ];
+};
+
+struct unwind {
+	struct registers at;
 	u32 first_mapping, mappings;
-	u32 leaf; // the address is not a return address
+	u32 generation;
 	u32 end; // enum stack_end
+	struct words_read read;
 };
 
 struct {
@@ -93,6 +111,26 @@ static __always_inline bool read_user(u64 *to, u64 from)
 	return bpf_probe_read_user(to, 8, (void *)from) == 0;
 }
 
+// Reads a word of the stack and notes it.
+static __always_inline bool read_stack(struct unwind *unwind, u64 *to, u64 from, u64 is_return)
+{
+	struct words_read *read = &unwind->read;
+	u64 value, offset = from - read->from;
+	if (!read_user(&value, from))
+		return false;
+	u32 count = read->count;
+	if (count < MAX_WORDS_READ && !(offset & 7) && offset >> 3 <= 0xffff) {
+		read->offsets[count] = offset >> 3;
+		read->values[count] = value;
+		read->returns |= is_return << count;
+		read->count = count + 1;
+	} else {
+		read->count = MAX_WORDS_READ + 1;
+	}
+	*to = value;
+	return true;
+}
+
 // The mapping that the address is in. NULL if it is in none.
 static __always_inline struct mapping *mapping_at(u32 first, u32 count, u64 address)
 {
@@ -128,16 +166,17 @@ static __always_inline u64 row_at(struct mapping *in, u32 pc)
 }
 
 // Goes to the caller. Returns 0, 1 if there is none, or 2 if `ip` was not even code.
-__noinline int unwind_step(struct unwind *at)
+__noinline int unwind_step(struct unwind *unwind)
 {
-	if (!at)
+	if (!unwind)
 		return 1;
+	struct registers *at = &unwind->at;
 	u32 leaf = at->leaf;
 	u64 ip = leaf ? at->ip : at->ip - 1;
 	at->leaf = 0;
-	struct mapping *in = mapping_at(at->first_mapping, at->mappings, ip);
-	if (!in && at->mappings && !leaf) {
-		at->end = ENDS_OUTSIDE_CODE;
+	struct mapping *in = mapping_at(unwind->first_mapping, unwind->mappings, ip);
+	if (!in && unwind->mappings && !leaf) {
+		unwind->end = ENDS_OUTSIDE_CODE;
 		return 2;
 	}
 	u64 row = in ? row_at(in, ip - in->base) : (u64)RULE_NONE << 56;
@@ -156,20 +195,23 @@ __noinline int unwind_step(struct unwind *at)
 		cfa = at->sp + 8 + ((ip & 15) >= 11 ? 8 : 0);
 		break;
 	case RULE_END:
-		at->end = ENDS_AT_START;
+		unwind->end = ENDS_AT_START;
 		return 1;
 	case RULE_SIGNAL:
 		// struct ucontext: rbp, rsp, rip of its registers.
-		if (!read_user(&at->ip, at->sp + 168) || !read_user(&at->bp, at->sp + 120) ||
-		    !read_user(&at->sp, at->sp + 160)) {
-			at->end = ENDS_AT_UNREAD_MEMORY;
+		if (!read_stack(unwind, &at->ip, at->sp + 168, 1) ||
+		    !read_stack(unwind, &at->bp, at->sp + 120, 0) ||
+		    !read_stack(unwind, &at->sp, at->sp + 160, 0)) {
+			unwind->end = ENDS_AT_UNREAD_MEMORY;
 			return 1;
 		}
 		at->leaf = 1;
 		return 0;
 	case RULE_NONE:
 		if (!at->bp) {
-			at->end = at->mappings ? ENDS_AT_START : ENDS_WITHOUT_TABLES;
+			unwind->end = in ? ENDS_AT_START
+				      : unwind->mappings ? ENDS_OUTSIDE_CODE
+							 : ENDS_WITHOUT_TABLES;
 			return 1;
 		}
 		cfa = at->bp + 16;
@@ -177,27 +219,27 @@ __noinline int unwind_step(struct unwind *at)
 		// The leaf of a chain of frame pointers may have no frame yet, and then its caller is
 		// missed; elsewhere a frame pointer below the stack is none.
 		if (at->bp < at->sp || at->bp & 7) {
-			at->end = at->mappings ? ENDS_OUTSIDE_CODE : ENDS_WITHOUT_TABLES;
+			unwind->end = unwind->mappings ? ENDS_OUTSIDE_CODE : ENDS_WITHOUT_TABLES;
 			return 1;
 		}
 		break;
 	default:
-		at->end = ENDS_WITHOUT_RULE;
+		unwind->end = ENDS_WITHOUT_RULE;
 		return 1;
 	}
 	u64 caller = 0;
-	if (cfa <= at->sp || !read_user(&caller, cfa - 8)) {
-		at->end = cfa <= at->sp ? ENDS_OUTSIDE_CODE : ENDS_AT_UNREAD_MEMORY;
+	if (cfa <= at->sp || !read_stack(unwind, &caller, cfa - 8, 1)) {
+		unwind->end = cfa <= at->sp ? ENDS_OUTSIDE_CODE : ENDS_AT_UNREAD_MEMORY;
 		return 1;
 	}
-	if (saved_bp && !read_user(&at->bp, cfa + saved_bp)) {
-		at->end = ENDS_AT_UNREAD_MEMORY;
+	if (saved_bp && !read_stack(unwind, &at->bp, cfa + saved_bp, 0)) {
+		unwind->end = ENDS_AT_UNREAD_MEMORY;
 		return 1;
 	}
 	at->sp = cfa;
 	at->ip = caller;
 	if (caller < 4096) {
-		at->end = ENDS_AT_START;
+		unwind->end = ENDS_AT_START;
 		return 1;
 	}
 	return 0;

@@ -30,7 +30,10 @@ static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32
 		u64 head = *(volatile u64 *)&ring->head;
 		u64 base = *(volatile u64 *)&ring->base_ns;
 		u32 used = head & (BLOCK_BYTES - 1);
-		bool next = used == 0 || used + room > BLOCK_BYTES || now - base > MAX_DELTA_NS;
+		// An interrupted program may have taken the block, but not begun it.
+		bool begun = *(volatile u64 *)&ring->begun == head / BLOCK_BYTES + 1;
+		bool next = used == 0 || !begun || used + room > BLOCK_BYTES ||
+			    now - base > MAX_DELTA_NS;
 		u64 start = next && used ? (head | (BLOCK_BYTES - 1)) + 1 : head;
 		u64 position = next ? start + sizeof(struct block_header) : start;
 		if (__sync_val_compare_and_swap(&ring->head, head, position + len) != head)
@@ -54,7 +57,8 @@ static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32
 			header->base_ns = now;
 			header->current = ring->current;
 			header->cpu = cpu;
-			ring->base_ns = now;
+			*(volatile u64 *)&ring->base_ns = now;
+			*(volatile u64 *)&ring->begun = header->number;
 			base = now;
 		}
 		at->ring = ring;
@@ -91,6 +95,37 @@ static __always_inline u64 address_of(struct cpu_ring *ring, void *pointer)
 	*(volatile u64 *)&ring->context = (u64)pointer;
 	return *(volatile u64 *)&ring->context;
 }
+
+// Whether a program was called on the stack of the thread, and not on one of interrupts.
+static __always_inline bool is_on_own_stack(struct cpu_ring *ring, void *ctx,
+					    struct task_struct *task)
+{
+	return address_of(ring, ctx) - (u64)task->stack < KERNEL_STACK_BYTES;
+}
+
+// Whether the thread is in the kernel because of an interrupt or an exception, and not of a system
+// call: these interrupt user mode on the thread's own stack.
+static __always_inline bool was_interrupted(struct task_struct *task)
+{
+	if (task->flags & PF_KTHREAD)
+		return false;
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	return (s64)regs->orig_ax == -1;
+}
+
+// Reserves a record and writes its first word. NULL without room.
+static __always_inline void *new_record(struct cpu_ring *ring, u32 cpu, u64 now, u32 kind,
+					u32 flags, u32 len)
+{
+	struct place at;
+	if (!reserve(&at, ring, cpu, now, len, len) || at.offset > BLOCK_BYTES - len)
+		return 0;
+	u64 *word = (void *)(at.block + at.offset);
+	*word = LONG_WORD(at.delta_ns, kind, len / 8, flags);
+	return word;
+}
+#define NEW_RECORD(RING, CPU, NOW, KIND, FLAGS, TYPE)                                             \
+	((struct TYPE *)new_record(RING, CPU, NOW, KIND, FLAGS, sizeof(struct TYPE)))
 
 static __always_inline void write_short(struct cpu_ring *ring, u32 cpu, u64 now, u32 type,
 					u32 payload)

@@ -394,6 +394,14 @@ fn try_open(event: &Event, cpu: u16, trials: &mut Trials) -> io::Result<()> {
 }
 
 impl Event {
+    /// Has the kernel write the event's records one behind the other, into a ring that is drained.
+    pub(crate) fn forward(&mut self) {
+        let variants = self.variants.iter_mut().map(|variant| &mut variant.attr);
+        for attr in std::iter::once(&mut self.attr).chain(variants) {
+            attr.flags &= !flag::WRITE_BACKWARD;
+        }
+    }
+
     /// The variants to open on `cpu`.
     pub(crate) fn variants_on(&self, cpu: u16) -> &[Variant] {
         match &self.only_cpus {

@@ -31,13 +31,6 @@ impl History {
         }
     }
 
-    /// Restarts the history: the kernel started writing to the rings at these times.
-    pub(crate) fn restart(&mut self, started: impl Iterator<Item = Time>) {
-        for (ring, started) in self.rings.iter_mut().zip(started) {
-            ring.positions = VecDeque::from([(started, 0)]);
-        }
-    }
-
     /// Notes that `written` bytes have been written to each ring at time `now`.
     pub(crate) fn note(&mut self, now: Time, written: &[u64]) {
         for (ring, &written) in self.rings.iter_mut().zip(written) {

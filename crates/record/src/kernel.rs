@@ -46,6 +46,11 @@ impl Symbols {
         Self { functions }
     }
 
+    /// The name of the first function that `wanted` accepts.
+    pub(crate) fn name(&self, wanted: impl Fn(&str) -> bool) -> Option<&str> {
+        self.functions.iter().map(|(_, name)| name.as_str()).find(|name| wanted(name))
+    }
+
     /// The code of the functions whose names `wanted` accepts, from the first to the last.
     pub(crate) fn of(&self, wanted: impl Fn(&str) -> bool) -> Range<u64> {
         let is_wanted = |(_, name): &(u64, String)| wanted(name);

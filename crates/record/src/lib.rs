@@ -3,8 +3,8 @@
 //!
 //! * [`Recorder`] records, reports its [`Status`] and takes [`Snapshot`]s, which are saved as
 //!   `NAME.hitch`;
-//! * [`record`] records once, for a time or while a command runs; [`watch`] records continuously
-//!   and saves on request;
+//! * [`record`] records once, for a time or while a command runs, and writes the trace meanwhile;
+//!   [`watch`] records continuously and saves on request;
 //! * [`control`] lets one process ask another's recorder for a save.
 //!
 //! The kernel side is `perf_event_open(2)` with one overwriting ring per CPU. Between saves we have
@@ -40,6 +40,7 @@ mod machine;
 mod memory;
 mod naming;
 mod options;
+mod peers;
 mod permission;
 mod places;
 mod procfs;
@@ -51,6 +52,7 @@ mod save;
 mod session;
 mod sideband;
 mod snapshot;
+mod stream;
 mod sys;
 mod unwind;
 mod watch;
@@ -60,9 +62,9 @@ pub mod control;
 pub use error::Error;
 pub use naming::{LocalRules, Namer, NamingProcess, RuleReader, Unnamed, prepare_to_serve, serve};
 pub use options::{EngineChoice, Options};
-pub use places::fallback_folders;
+pub use places::{SaveTarget, fallback_folders};
 pub use recorder::{CpuStatus, Recorder, Status};
-pub use recording::{Recorded, Until, record};
-pub use save::{Extras, Prepared, SaveTarget, Saved, Timings};
+pub use recording::{Progress, Recorded, Until, record};
+pub use save::{Extras, Prepared, Saved, Timings};
 pub use snapshot::Snapshot;
 pub use watch::{WatchEvent, watch};

@@ -27,8 +27,13 @@ pub struct Options {
     /// How much time may go into stacks, in millionths of one CPU; 0 for as much as it takes. Only
     /// with [`EngineChoice::Bpf`].
     pub stack_budget_ppm: u32,
+    /// Unwinds every stack even if the recorder remembers it, compares the two, and warns of the
+    /// result: for tests of [`EngineChoice::Bpf`].
+    pub compare_stacks: bool,
     /// What records: see [`EngineChoice`].
     pub engine: EngineChoice,
+    /// [`record`](crate::record) ends when the trace has about this many bytes.
+    pub max_bytes: Option<u64>,
     /// Who may read the traces. A trace that had to be written elsewhere than requested can only be
     /// read by its owner.
     pub readers: Readers,
@@ -59,7 +64,9 @@ impl Default for Options {
             only_pid: None,
             min_wait_ns: 1_000_000,
             stack_budget_ppm: 10_000,
+            compare_stacks: false,
             engine: EngineChoice::Auto,
+            max_bytes: None,
             readers: Readers::Owner,
         }
     }

@@ -13,9 +13,13 @@ use std::path::{Path, PathBuf};
 /// Where tracefs is mounted: now, and before Linux 4.1.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// The capabilities that recording needs without root. `cap_dac_read_search` and `cap_sys_ptrace`
-/// allow reading everybody's files and memory: only a trusted group may run a binary that has them.
-const CAPABILITIES: &str = "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock";
+/// The level of lockdown that forbids tracing, as [`lockdown`] shows it.
+pub(crate) const CONFIDENTIALITY: &str = "[confidentiality]";
+/// The capabilities that recording needs without root; `cap_bpf` only for BPF.
+/// `cap_dac_read_search` and `cap_sys_ptrace` allow reading everybody's files and memory, and
+/// `cap_bpf` with `cap_perfmon` the kernel's: only a trusted group may run a binary that has them.
+const CAPABILITIES: &str =
+    "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock";
 
 /// The tracefs folder. If it is missing and we are root, mounts it and adds that to `warnings`.
 pub(crate) fn tracefs(warnings: &mut Vec<String>) -> Result<PathBuf, Error> {
@@ -36,6 +40,10 @@ pub(crate) fn tracefs(warnings: &mut Vec<String>) -> Result<PathBuf, Error> {
     {
         warnings.push(format!("tracefs was not mounted; the recorder mounted it: {mount}"));
         return Ok(directory.to_owned());
+    }
+    // Under lockdown, tracefs is there, but empty.
+    if lockdown().contains(CONFIDENTIALITY) {
+        return Err(not_permitted(&format!("{} is empty", directory.display())));
     }
     Err(Error::Missing {
         what: "tracefs, which describes the kernel's events, is not mounted.".to_owned(),
@@ -58,22 +66,26 @@ fn readable(tracefs: PathBuf) -> Result<PathBuf, Error> {
 
 /// The error when the kernel refused `what`, with the remedy.
 pub(crate) fn not_permitted(what: &str) -> Error {
-    let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     Error::NotPermitted {
         what: format!("Recording is not permitted: {what}."),
-        remedy: remedy(&lockdown, sys::effective_uid()),
+        remedy: remedy(&lockdown(), sys::effective_uid()),
     }
 }
 
+/// How far the kernel is locked down: all levels, that one in brackets.
+pub(crate) fn lockdown() -> String {
+    fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default()
+}
+
 fn remedy(lockdown: &str, uid: u32) -> String {
-    if lockdown.contains("[confidentiality]") {
+    if lockdown.contains(CONFIDENTIALITY) {
         return "The kernel is locked down (confidentiality), which forbids tracing even for root.\n\
             Boot with lockdown=integrity, or without Secure Boot's lockdown."
             .to_owned();
     }
     if uid == 0 {
         return "Running as root, but without the required capabilities (in a container?).\n\
-            Give the container CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG and CAP_IPC_LOCK, the host's pid namespace, and tracefs;\n\
+            Give the container CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG and CAP_IPC_LOCK (and CAP_BPF, to record by BPF), the host's pid namespace, and tracefs;\n\
             a seccomp profile must allow perf_event_open."
             .to_owned();
     }
@@ -122,6 +134,7 @@ mod tests {
         let program = std::env::current_exe().unwrap();
         assert!(user.contains(&format!("chmod 0750 {}", program.display())), "{user}");
         assert!(user.contains(&format!("cap_ipc_lock+ep {}", program.display())), "{user}");
+        assert!(user.contains("setcap cap_bpf,cap_perfmon,"), "{user}");
         assert!(
             user.contains("kernel.perf_event_paranoid=-1")
                 && user.contains("only on your own machine"),

@@ -5,12 +5,116 @@
 //! why. statvfs(3) tells us in advance which places have no room.
 
 use crate::error::Error;
-use crate::sys;
+use crate::sys::{self, DiskSpace};
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use unhitch_formats::container::{Readers, trace_file_name};
+use unhitch_model::units;
+
+/// Where a trace goes. An existing file is never overwritten.
+#[derive(Clone, Debug)]
+pub enum SaveTarget {
+    /// This file.
+    File(PathBuf),
+    /// A new file in this folder, named after the local time and `what`.
+    Folder {
+        /// The folder; it must exist.
+        folder: PathBuf,
+        /// One or two words, e.g. `save`.
+        what: String,
+    },
+}
+
+impl SaveTarget {
+    /// The folder that the trace goes to.
+    pub(crate) fn folder(&self) -> PathBuf {
+        match self {
+            Self::File(path) => path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty())
+                .unwrap_or(Path::new("."))
+                .to_owned(),
+            Self::Folder { folder, .. } => folder.clone(),
+        }
+    }
+}
+
+/// Writes to the target. If that fails, writes under a new name to the target's folder or to the
+/// first of `fallbacks` that works; then only the owner can read it. Also returns why the places
+/// before did not work.
+pub(crate) fn first_that_works<T>(
+    target: &SaveTarget,
+    fallbacks: &[PathBuf],
+    readers: Readers,
+    mut write: impl FnMut(&SaveTarget, Readers) -> Result<T, Error>,
+) -> Result<(T, Vec<String>), Error> {
+    let mut reasons = match write(target, readers) {
+        Ok(written) => return Ok((written, Vec::new())),
+        Err(error) => vec![error.with_causes()],
+    };
+    let (what, same_folder) = match target {
+        SaveTarget::File(path) => {
+            let what = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            (what, Some(target.folder()))
+        }
+        SaveTarget::Folder { what, .. } => (what.clone(), None),
+    };
+    let places = same_folder
+        .into_iter()
+        .map(|folder| (folder, false))
+        .chain(fallbacks.iter().map(|folder| (folder.clone(), true)));
+    for (folder, is_made) in places {
+        let made = if is_made { make(&folder) } else { Ok(()) };
+        let target = SaveTarget::Folder { folder, what: what.clone() };
+        match made.and_then(|()| write(&target, Readers::Owner)) {
+            Ok(written) => return Ok((written, reasons)),
+            Err(error) => reasons.push(error.with_causes()),
+        }
+    }
+    reasons.dedup();
+    Err(Error::Nowhere { reasons })
+}
+
+/// The warning that a trace is not where it should be; `None` if it is.
+pub(crate) fn elsewhere(path: &Path, reasons: &[String]) -> Option<String> {
+    (!reasons.is_empty()).then(|| {
+        format!(
+            "the trace is in {}, because it could not be written to the requested place: {}",
+            path.display(),
+            reasons.join("; ")
+        )
+    })
+}
+
+/// Writes to the target file, or to the first free name in the target folder.
+pub(crate) fn publish<T>(
+    target: &SaveTarget,
+    wall_ns: i64,
+    write: impl Fn(&Path) -> Result<T, unhitch_formats::Error>,
+) -> Result<(PathBuf, T), Error> {
+    let (folder, what) = match target {
+        SaveTarget::File(path) => {
+            return write(path).map(|file| (path.clone(), file)).map_err(Error::from);
+        }
+        SaveTarget::Folder { folder, what } => (folder, what),
+    };
+    let [year, month, day, hour, minute, second] =
+        sys::local_time(wall_ns.div_euclid(1_000_000_000));
+    let stamp = format!("{year:04}-{month:02}-{day:02}_{hour:02}-{minute:02}-{second:02}");
+    let mut number = 1;
+    loop {
+        let what = if number == 1 { what.clone() } else { format!("{what}-{number}") };
+        let path = folder.join(trace_file_name(&stamp, &what));
+        match write(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(unhitch_formats::Error::Exists(_)) if number < 1000 => number += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
 
 /// The folders to try after the requested one: the state folder (`/var/lib/unhitch` for
 /// root, else `$XDG_STATE_HOME/unhitch` or `~/.local/state/unhitch`), `/var/tmp`, and the home
@@ -46,12 +150,12 @@ pub(crate) fn make(folder: &Path) -> Result<(), Error> {
 
 /// Fails if `folder` certainly has no room for `needed` bytes.
 pub(crate) fn check_space(folder: &Path, needed: u64) -> Result<(), Error> {
-    match sys::free_bytes(folder) {
-        Ok(Some(free)) if free < needed => {
+    match sys::disk_space(folder) {
+        Ok(Some(DiskSpace { free, .. })) if free < needed => {
             let what = format!(
-                "No space left: the trace needs {:.1} MiB, but only {:.1} MiB are free",
-                mib(needed),
-                mib(free)
+                "No space left: the trace needs {}, but only {} are free",
+                units::bytes(needed),
+                units::bytes(free)
             );
             Err(Error::File {
                 action: "write to",
@@ -62,10 +166,6 @@ pub(crate) fn check_space(folder: &Path, needed: u64) -> Result<(), Error> {
         // Any other problem with the folder is reported better by the write itself.
         _ => Ok(()),
     }
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 #[cfg(test)]

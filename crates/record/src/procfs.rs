@@ -316,6 +316,12 @@ pub(crate) fn number(path: &str) -> Option<i64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
+/// How many context switches the kernel has counted since it was booted.
+pub(crate) fn context_switches() -> Option<u64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    stat.lines().find_map(|line| line.strip_prefix("ctxt "))?.trim().parse().ok()
+}
+
 /// Parses a CPU list such as `0-3,7`, as in `/sys/devices/system/cpu/online`.
 pub(crate) fn cpu_list(text: &str) -> Vec<u16> {
     let mut cpus = Vec::new();

@@ -6,14 +6,15 @@ use crate::machine::Machine;
 use crate::naming::{LocalRules, RuleReader};
 use crate::options::Options;
 use crate::recording_info::RecordingInfo;
-use crate::session::{CpuRing, Running};
+use crate::session::{CpuRing, Rings, Running, Session};
 use crate::snapshot::{Buffers, Snapshot};
 use crate::{permission, sys};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use unhitch_formats::perf_data::attr::TYPE_TRACEPOINT;
-use unhitch_model::{Time, Window};
+use unhitch_formats::ring::WaitedFor;
+use unhitch_model::{CpuSpan, Time, Window};
 
 /// A running recorder. Dropping it ends the recording.
 pub struct Recorder {
@@ -74,9 +75,18 @@ impl Recorder {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_with(options: &Options, reader: Box<dyn RuleReader>) -> Result<Self, Error> {
+        Self::start_to(Rings::Overwritten, options, reader)
+    }
+
+    /// As [`start_with`](Self::start_with); `kept` says what becomes of the rings.
+    pub(crate) fn start_to(
+        kept: Rings,
+        options: &Options,
+        reader: Box<dyn RuleReader>,
+    ) -> Result<Self, Error> {
         let mut warnings = Vec::new();
         let tracefs = permission::tracefs(&mut warnings)?;
-        let running = Running::start(options, &tracefs, reader, &mut warnings)?;
+        let running = Running::start(options, kept, &tracefs, reader, &mut warnings)?;
         let machine = Machine::start(&running.session, &mut warnings);
         if let Some(pid) = options.only_pid {
             warnings.push(format!(
@@ -86,7 +96,8 @@ impl Recorder {
         }
         let info = Arc::new(RecordingInfo::new(options, &running.session, &tracefs, warnings)?);
         // Not zeros: zeroed pages would not be backed by memory until the first save needs them.
-        let buffers = running.session.cpus.iter().map(|cpu| vec![1; cpu.ring.len()]).collect();
+        let rings = running.session.cpus.iter().filter_map(|cpu| cpu.ring.overwriting());
+        let buffers = rings.map(|ring| vec![1; ring.len()]).collect();
         let buffers = Arc::new(Mutex::new(buffers));
         let mut recorder =
             Self { running, machine, info, buffers, counted: (Time::ZERO, Vec::new()) };
@@ -134,6 +145,23 @@ impl Recorder {
     /// missing.
     pub fn snapshot_until(&mut self, stop: &AtomicBool) -> Snapshot {
         Snapshot::take(&self.running.session, &self.machine, &self.info, &self.buffers, stop)
+    }
+
+    /// What a trace still lacks whose rings were written already, up to the end of `spans`.
+    /// `waited_for`: what the waits in them are about.
+    pub(crate) fn rest_of(&self, spans: &[CpuSpan], waited_for: &WaitedFor) -> Snapshot {
+        let session = &self.running.session;
+        Snapshot::without_rings(session, &self.machine, &self.info, spans, waited_for)
+    }
+
+    /// Everything that exists while recording.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.running.session
+    }
+
+    /// What every trace says about the recording.
+    pub(crate) fn info(&self) -> &Arc<RecordingInfo> {
+        &self.info
     }
 
     /// The state of each CPU's ring.

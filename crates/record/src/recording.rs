@@ -1,19 +1,28 @@
-//! Records once: for a time, while a command runs, or until stopped.
+//! Records once: for a time, while a command runs, or until stopped. The trace is written meanwhile.
 
 use crate::error::Error;
 use crate::naming::Namer;
 use crate::options::Options;
-use crate::places::fallback_folders;
+use crate::places::{SaveTarget, fallback_folders};
 use crate::recorder::Recorder;
-use crate::save::{Extras, SaveTarget, Saved};
+use crate::save::{Extras, Saved};
+use crate::session::Rings;
+use crate::stream::Stream;
 use std::ffi::OsString;
+use std::io;
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How often the stop flag is checked.
-const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two rounds of writing: at most this, and less if the rings fill fast. It is also how
+/// often the stop flag is checked.
+const MAX_INTERVAL: Duration = Duration::from_millis(100);
+const MIN_INTERVAL: Duration = Duration::from_millis(2);
+/// How full a ring should be when it is emptied: far from full, as the next second may be busier.
+const WANTED_SHARE: f64 = 0.125;
+/// Time between two reports of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// When a recording ends. The stop flag ends it in any case.
 #[derive(Clone, Debug)]
@@ -36,9 +45,27 @@ pub struct Recorded {
     pub status: Option<ExitStatus>,
 }
 
-/// Records until `until`, or until `stop` is set, and saves. If the recording is longer than the
-/// rings can hold, its beginning is lost: see the saved window and a warning. If `target` cannot be
-/// written, the trace goes to the first of [`fallback_folders`] that can.
+/// How far a recording is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// How long it has been going on.
+    pub elapsed: Duration,
+    /// Events in the trace.
+    pub events: u64,
+    /// Length of the trace in bytes.
+    pub bytes: u64,
+    /// Events that were lost, because they came faster than they could be written; an estimate.
+    pub lost: u64,
+}
+
+/// Records until `until`, or until `stop` is set, and writes the trace meanwhile. Whatever happens
+/// to this process, what was written can be read. If `target` cannot be written when recording
+/// starts, the trace goes to the first of [`fallback_folders`] that can. `report` is called twice a
+/// second.
+///
+/// Recording also ends, with a warning, when the trace has [`Options::max_bytes`], when the disk is
+/// nearly full, or when the trace cannot be written any more.
 ///
 /// # Errors
 /// When recording is not possible, the command cannot be started, or the trace cannot be written
@@ -49,80 +76,163 @@ pub fn record(
     target: &SaveTarget,
     namer: &mut dyn Namer,
     extras: &Extras,
+    report: &mut dyn FnMut(&Progress),
     stop: &AtomicBool,
 ) -> Result<Recorded, Error> {
-    let mut recorder = start(options, namer)?;
-    let begun = Instant::now();
-    let status = match until {
-        Until::Command(command) => run(command, stop)?,
-        Until::For(duration) => {
-            wait(*duration, stop);
-            None
-        }
-        Until::Stopped => {
-            wait(Duration::MAX, stop);
-            None
-        }
+    let recorder = start(options, namer)?;
+    let mut stream = Stream::create(&recorder, target, &fallback_folders())?;
+    let exit = match until {
+        Until::Command(command) => match run(command) {
+            Ok(exit) => Some(exit),
+            Err(error) => {
+                stream.discard();
+                return Err(error);
+            }
+        },
+        _ => None,
     };
-    let mut snapshot = recorder.snapshot();
-    drop(recorder);
-    if !snapshot.from_start() {
-        let held = snapshot.window().duration_ns() as f64 / 1e9;
-        snapshot.warnings.push(format!(
-            "the ring buffers hold only the last {held:.1} s of {:.1} s: the beginning was \
-             overwritten (use a larger --buffer)",
-            begun.elapsed().as_secs_f64()
-        ));
-    }
+    let (ended, status) = write_until(&mut stream, until, exit.as_ref(), options, report, stop)?;
+    let (mut saved, is_finished) = stream.finish(recorder, extras, ended);
     let never = AtomicBool::new(false);
-    let mut saved = snapshot.prepare(extras)?.save_anywhere(target, &fallback_folders())?;
-    drop(snapshot);
     // A stop that ended the recording does not end naming: the user wants names. A stop during
     // naming does.
     let is_ended = stop.load(Ordering::Relaxed);
-    saved.name(namer, if is_ended { &never } else { stop });
+    if is_finished {
+        saved.name(namer, if is_ended { &never } else { stop });
+    }
     Ok(Recorded { saved, status })
 }
 
-/// Starts recording. Meanwhile prepares the namer, so that the save need not wait for it. That is
+/// Starts recording. Meanwhile prepares the namer, so that the end need not wait for it. That is
 /// this thread's part, because a naming process ends with the thread that started it.
 fn start(options: &Options, namer: &mut dyn Namer) -> Result<Recorder, Error> {
     let reader = namer.rule_reader();
     std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| Recorder::start_with(options, reader));
+        let recorder = scope.spawn(|| Recorder::start_to(Rings::Streamed, options, reader));
         namer.prepare();
         recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-fn wait(duration: Duration, stop: &AtomicBool) {
-    let begun = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
-        let left = duration.saturating_sub(begun.elapsed());
-        if left.is_zero() {
-            return;
+/// How a command ended, as soon as it has.
+type Exit = Receiver<io::Result<ExitStatus>>;
+
+/// Writes one round after another. Returns why recording ended early, if it did, and how the command
+/// ended.
+fn write_until(
+    stream: &mut Stream,
+    until: &Until,
+    exit: Option<&Exit>,
+    options: &Options,
+    report: &mut dyn FnMut(&Progress),
+    stop: &AtomicBool,
+) -> Result<(Option<String>, Option<ExitStatus>), Error> {
+    let (begun, mut reported, mut interval) = (Instant::now(), Instant::now(), MIN_INTERVAL);
+    let (mut status, mut is_over) = (None, false);
+    loop {
+        let early = match stream.round() {
+            Ok(_) if is_over => return Ok((None, status)),
+            Ok(fullest) => {
+                interval = next_interval(interval, fullest);
+                stream.limit(options.max_bytes)
+            }
+            Err(error) => Some(format!("the trace could not be written ({})", error.with_causes())),
+        };
+        if let Some(why) = early {
+            let goes_on =
+                if exit.is_some() && status.is_none() { "; the command goes on" } else { "" };
+            let why = format!(
+                "the recording ended after {:.1} s: {why}{goes_on}",
+                begun.elapsed().as_secs_f64()
+            );
+            return Ok((Some(why), status));
         }
-        std::thread::sleep(left.min(STOP_CHECK_INTERVAL));
+        if reported.elapsed() >= PROGRESS_INTERVAL {
+            reported = Instant::now();
+            let written = stream.written();
+            report(&Progress {
+                elapsed: begun.elapsed(),
+                events: written.records,
+                bytes: stream.bytes(),
+                lost: written.lost_events(),
+            });
+        }
+        let left = match until {
+            Until::For(duration) => duration.saturating_sub(begun.elapsed()),
+            _ => Duration::MAX,
+        };
+        // What is recorded until the end belongs to the trace: one more round.
+        match wait(exit, left.min(interval)) {
+            Some(ended) => {
+                let named = |source| Error::Command { command: name_of(until), source };
+                (status, is_over) = (Some(ended.map_err(named)?), true);
+            }
+            None => is_over = left <= interval || stop.load(Ordering::Relaxed),
+        }
     }
 }
 
-/// Runs the command until it exits. If `stop` is set first, leaves it running.
-fn run(command: &[OsString], stop: &AtomicBool) -> Result<Option<ExitStatus>, Error> {
+/// Empties the rings as often as they fill to a certain share.
+fn next_interval(interval: Duration, fullest: f64) -> Duration {
+    let wanted = interval.as_secs_f64() * WANTED_SHARE / fullest.max(1e-6);
+    // Not much longer than the last time: bursts come in groups.
+    let wanted = wanted.min(interval.as_secs_f64() * 2.0);
+    Duration::from_secs_f64(wanted).clamp(MIN_INTERVAL, MAX_INTERVAL)
+}
+
+/// Waits for the command, but no longer than `time`.
+fn wait(exit: Option<&Exit>, time: Duration) -> Option<io::Result<ExitStatus>> {
+    match exit.map(|exit| exit.recv_timeout(time)) {
+        Some(Ok(status)) => Some(status),
+        Some(Err(RecvTimeoutError::Timeout)) => None,
+        Some(Err(RecvTimeoutError::Disconnected)) | None => {
+            std::thread::sleep(time);
+            None
+        }
+    }
+}
+
+fn name_of(until: &Until) -> String {
+    let name = match until {
+        Until::Command(command) => command.first(),
+        _ => None,
+    };
+    name.map_or(String::new(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Starts the command. If recording ends first, it goes on.
+fn run(command: &[OsString]) -> Result<Exit, Error> {
     let failed = |source| Error::Command {
         command: command.first().map_or(String::new(), |name| name.to_string_lossy().into_owned()),
         source,
     };
     let (program, arguments) =
-        command.split_first().ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
+        command.split_first().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
     let mut child = Command::new(program).args(arguments).spawn().map_err(failed)?;
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(child.wait()));
-    while !stop.load(Ordering::Relaxed) {
-        match receiver.recv_timeout(STOP_CHECK_INTERVAL) {
-            Ok(status) => return status.map(Some).map_err(failed),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+    Ok(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_are_emptied_before_they_are_full_and_not_too_often() {
+        let mut interval = MIN_INTERVAL;
+        // A ring that takes a minute to fill is emptied ten times a second.
+        for _ in 0..20 {
+            interval = next_interval(interval, interval.as_secs_f64() / 60.0);
         }
+        assert_eq!(interval, MAX_INTERVAL);
+        // One that takes a fifth of a second is emptied when an eighth is full.
+        for _ in 0..20 {
+            interval = next_interval(interval, interval.as_secs_f64() / 0.2);
+        }
+        assert!(interval.abs_diff(Duration::from_millis(25)) < Duration::from_millis(1));
+        assert_eq!(next_interval(interval, 1.0), interval.mul_f64(0.125).max(MIN_INTERVAL));
+        assert_eq!(next_interval(MIN_INTERVAL, 1.0), MIN_INTERVAL);
+        assert_eq!(next_interval(MIN_INTERVAL, 0.0), MIN_INTERVAL * 2);
     }
-    Ok(None)
 }

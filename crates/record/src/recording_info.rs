@@ -84,6 +84,7 @@ impl RecordingInfo {
                 None => session.cpus.first().map_or(0, |cpu| cpu.ring.len()),
             },
             "engine": if session.engine.is_some() { "bpf" } else { "perf" },
+            "switch_in_hook": session.engine.as_ref().map(|engine| engine.hook().name()),
             "min_wait_ns": session.engine.as_ref().map(|_| options.min_wait_ns),
             "stack_budget_ppm": session.engine.as_ref().map(|_| options.stack_budget_ppm),
             "sample_hz": options.sample_hz,

@@ -1,7 +1,7 @@
-//! The overwriting ring of one CPU: copied while the kernel keeps writing, and iterated record by
-//! record.
+//! The ring of one CPU: overwritten by the kernel and copied meanwhile, or drained; and iterated
+//! record by record.
 //!
-//! The layout is that of perf_event_open(2) with `write_backward`: the kernel writes each record
+//! The layout of the first is that of perf_event_open(2) with `write_backward`: the kernel writes each record
 //! *below* the previous one, so the bytes from `data_head` upwards are complete records, newest
 //! first, until the ring ends in the middle of a record.
 //!
@@ -24,6 +24,7 @@
 use crate::sys::{self, Mapping};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use unhitch_model::Time;
 
 /// One CPU's overwriting ring.
@@ -148,7 +149,56 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// A forward ring that is drained continuously, for the side-band.
+/// One CPU's ring of events.
+pub(crate) enum EventRing {
+    /// For saves: the kernel overwrites the oldest records.
+    Overwriting(OverwriteRing),
+    /// For a recording that is written while it goes on: the kernel drops the newest records if
+    /// there is no room, and counts them.
+    Drained(Mutex<DrainedRing>),
+}
+
+impl EventRing {
+    /// Size of the ring in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Overwriting(ring) => ring.len(),
+            Self::Drained(ring) => lock(ring).len(),
+        }
+    }
+
+    /// How many bytes the kernel has written since the start.
+    pub(crate) fn written(&self) -> u64 {
+        match self {
+            Self::Overwriting(ring) => ring.written(),
+            Self::Drained(ring) => lock(ring).map.head(),
+        }
+    }
+
+    /// The ring, if saves copy it.
+    pub(crate) fn overwriting(&self) -> Option<&OverwriteRing> {
+        match self {
+            Self::Overwriting(ring) => Some(ring),
+            Self::Drained(_) => None,
+        }
+    }
+
+    /// The ring, if it is drained.
+    pub(crate) fn drained(&self) -> Option<MutexGuard<'_, DrainedRing>> {
+        match self {
+            Self::Overwriting(_) => None,
+            Self::Drained(ring) => Some(lock(ring)),
+        }
+    }
+}
+
+fn lock(ring: &Mutex<DrainedRing>) -> MutexGuard<'_, DrainedRing> {
+    // A panic under this lock leaves the ring as it was.
+    ring.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A forward ring that is drained continuously: the side-band's, or one of a recording that is
+/// written while it goes on.
 pub(crate) struct DrainedRing {
     map: Mapping,
     tail: u64,
@@ -158,6 +208,16 @@ impl DrainedRing {
     /// Maps a ring of `len` bytes (2^n pages) for the event `fd`.
     pub(crate) fn new(fd: BorrowedFd, len: usize) -> io::Result<Self> {
         Ok(Self { map: Mapping::new(fd, len, true)?, tail: 0 })
+    }
+
+    /// Size of the ring in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.map.data_len()
+    }
+
+    /// How many bytes are waiting to be drained.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.map.head().wrapping_sub(self.tail)
     }
 
     /// Appends all new records to `out`, oldest first.

@@ -7,34 +7,20 @@
 
 use crate::error::Error;
 use crate::naming::{Namer, Programs, Unnamed};
+use crate::places::{self, SaveTarget};
 use crate::recording_info::RecordingInfo;
 use crate::snapshot::Snapshot;
-use crate::{places, sys};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use unhitch_formats::container::{
     ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, MachineFile, ProcessFacts, Readers,
-    SymbolFile, ThreadFacts, add_symbols, trace_file_name, write_container_for,
+    SymbolFile, ThreadFacts, add_symbols, write_container_for,
 };
 use unhitch_formats::perf_data::{self, Features};
 use unhitch_model::{CpuSpan, Window};
-
-/// Where a trace goes. An existing file is never overwritten.
-#[derive(Clone, Debug)]
-pub enum SaveTarget {
-    /// This file.
-    File(PathBuf),
-    /// A new file in this folder, named after the local time and `what`.
-    Folder {
-        /// The folder; it must exist.
-        folder: PathBuf,
-        /// One or two words, e.g. `save`.
-        what: String,
-    },
-}
 
 /// What to store in a trace besides the recording.
 #[derive(Clone, Debug, Default)]
@@ -163,11 +149,7 @@ impl Snapshot {
         let mut data: Vec<&[u8]> = self.sideband.iter().map(|record| &*record.bytes).collect();
         let sideband = data.len();
         data.extend(self.rings.iter().flat_map(|ring| ring.records()));
-        let features = Features {
-            clock_id: Some(RecordingInfo::clock(self.wall_ns, self.clock.nanos())),
-            sample_window: Some(self.window()),
-            ..self.info.features.clone()
-        };
+        let features = self.features();
         let mut out =
             Vec::with_capacity(data.iter().map(|record| record.len()).sum::<usize>() + (256 << 10));
         perf_data::write(&mut out, &self.info.events, &features, &data)
@@ -175,7 +157,16 @@ impl Snapshot {
         Ok((out, (data.len() - sideband, sideband)))
     }
 
-    fn meta(&self, warnings: Vec<String>) -> ContainerMeta {
+    /// What the `perf.data` says about machine and recording.
+    pub(crate) fn features(&self) -> Features {
+        Features {
+            clock_id: Some(RecordingInfo::clock(self.wall_ns, self.clock.nanos())),
+            sample_window: Some(self.window()),
+            ..self.info.features.clone()
+        }
+    }
+
+    pub(crate) fn meta(&self, warnings: Vec<String>) -> ContainerMeta {
         let features = &self.info.features;
         let threads = self.live.iter().flat_map(|process| {
             process.threads.iter().map(|thread| ThreadFacts {
@@ -207,6 +198,9 @@ impl Snapshot {
             threads: threads.collect(),
             processes: processes.collect(),
             futex_waits: self.futex_waits.iter().map(futex_wait).collect(),
+            holders: self.peers.holders.clone(),
+            holders_complete: self.peers.is_complete(),
+            connections: self.peers.connections.clone(),
             warnings,
         }
     }
@@ -232,48 +226,13 @@ impl Prepared {
         target: &SaveTarget,
         fallbacks: &[PathBuf],
     ) -> Result<Saved, Error> {
-        let first = match self.write(target, self.readers) {
-            Ok(saved) => return Ok(saved),
-            Err(error) => error,
-        };
-        let mut reasons = vec![first.with_causes()];
-        let what = match target {
-            SaveTarget::File(path) => {
-                path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-            }
-            SaveTarget::Folder { what, .. } => what.clone(),
-        };
-        let same_folder = match target {
-            SaveTarget::File(path) => Some(folder_of(path)),
-            SaveTarget::Folder { .. } => None,
-        };
-        let places = same_folder
-            .into_iter()
-            .map(|folder| (folder, false))
-            .chain(fallbacks.iter().map(|folder| (folder.clone(), true)));
-        for (folder, make) in places {
-            let written = if make { places::make(&folder) } else { Ok(()) };
-            let written = written.and_then(|()| {
-                self.write(
-                    &SaveTarget::Folder { folder: folder.clone(), what: what.clone() },
-                    Readers::Owner,
-                )
+        let written =
+            places::first_that_works(target, fallbacks, self.readers, |target, readers| {
+                self.write(target, readers)
             });
-            match written {
-                Ok(mut saved) => {
-                    let path = saved.path.display();
-                    saved.warnings.push(format!(
-                        "the trace is in {path}, because it could not be written to \
-                         the requested place: {}",
-                        reasons.join("; ")
-                    ));
-                    return Ok(saved);
-                }
-                Err(error) => reasons.push(error.with_causes()),
-            }
-        }
-        reasons.dedup();
-        Err(Error::Nowhere { reasons })
+        let (mut saved, reasons) = written?;
+        saved.warnings.extend(places::elsewhere(&saved.path, &reasons));
+        Ok(saved)
     }
 
     /// Minimum number of bytes that a save writes: the records are stored as they are, the rest is
@@ -284,12 +243,8 @@ impl Prepared {
 
     fn write(&self, target: &SaveTarget, readers: Readers) -> Result<Saved, Error> {
         let begun = Instant::now();
-        let folder = match target {
-            SaveTarget::File(path) => folder_of(path),
-            SaveTarget::Folder { folder, .. } => folder.clone(),
-        };
-        places::check_space(&folder, self.bytes())?;
-        let (path, file) = publish(target, self.wall_ns, |path| {
+        places::check_space(&target.folder(), self.bytes())?;
+        let (path, file) = places::publish(target, self.wall_ns, |path| {
             let parts = ContainerParts {
                 meta: &self.meta,
                 perf_data: &mut |out| out.write_all(&self.perf_data),
@@ -347,13 +302,6 @@ impl Saved {
     }
 }
 
-fn folder_of(path: &Path) -> PathBuf {
-    path.parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
-        .to_owned()
-}
-
 fn window(span: CpuSpan) -> CpuWindow {
     CpuWindow {
         cpu: span.cpu,
@@ -371,37 +319,11 @@ fn futex_wait(wait: &crate::futex::FutexWaiter) -> FutexWaiter {
     }
 }
 
-/// Writes to the target file, or to the first free name in the target folder.
-fn publish(
-    target: &SaveTarget,
-    wall_ns: i64,
-    write: impl Fn(&Path) -> Result<File, unhitch_formats::Error>,
-) -> Result<(PathBuf, File), Error> {
-    let (folder, what) = match target {
-        SaveTarget::File(path) => {
-            return write(path).map(|file| (path.clone(), file)).map_err(Error::from);
-        }
-        SaveTarget::Folder { folder, what } => (folder, what),
-    };
-    let [year, month, day, hour, minute, second] =
-        sys::local_time(wall_ns.div_euclid(1_000_000_000));
-    let stamp = format!("{year:04}-{month:02}-{day:02}_{hour:02}-{minute:02}-{second:02}");
-    let mut number = 1;
-    loop {
-        let what = if number == 1 { what.clone() } else { format!("{what}-{number}") };
-        let path = folder.join(trace_file_name(&stamp, &what));
-        match write(&path) {
-            Ok(file) => return Ok((path, file)),
-            Err(unhitch_formats::Error::Exists(_)) if number < 1000 => number += 1,
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use std::fs;
+    use std::path::Path;
 
     /// A trace of `len` bytes for tests of writing.
     pub(crate) fn prepared(len: usize) -> Prepared {

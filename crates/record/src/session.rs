@@ -11,7 +11,7 @@ use crate::events::{self, Event};
 use crate::history::History;
 use crate::naming::RuleReader;
 use crate::options::{DEFAULT_RING_BYTES, EngineChoice, Options};
-use crate::ring::{DrainedRing, OverwriteRing};
+use crate::ring::{DrainedRing, EventRing, OverwriteRing};
 use crate::sideband::SidebandLog;
 use crate::{kernel, permission, procfs, sys};
 use std::io;
@@ -37,7 +37,7 @@ const LARGE_LOG_BYTES: usize = 32 << 20;
 /// One CPU's events, all writing into one ring.
 pub(crate) struct CpuRing {
     pub(crate) cpu: u16,
-    pub(crate) ring: OverwriteRing,
+    pub(crate) ring: EventRing,
     pub(crate) events: Vec<OpenEvent>,
     /// The time from which on all events are enabled.
     pub(crate) started: Time,
@@ -58,8 +58,18 @@ impl OpenEvent {
     }
 }
 
+/// What becomes of the rings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rings {
+    /// The oldest end is overwritten; a save copies them.
+    Overwritten,
+    /// They are emptied all the time, and what they held is written to the trace.
+    Streamed,
+}
+
 /// Everything that exists while recording.
 pub(crate) struct Session {
+    pub(crate) rings: Rings,
     pub(crate) events: Vec<Event>,
     pub(crate) cpus: Vec<CpuRing>,
     /// Records instead of the events.
@@ -100,32 +110,43 @@ impl Running {
     /// Opens and starts everything. Missing optional features are added to `warnings`.
     pub(crate) fn start(
         options: &Options,
+        kept: Rings,
         tracefs: &Path,
         reader: Box<dyn RuleReader>,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Error> {
         sys::raise_open_files();
         let online = procfs::online_cpus();
-        // Programs in the kernel have rings of their own; only the side-band is left.
-        let engine = load_engine(options, &online, warnings)?;
-        let (events, trials) = match engine {
-            None => events::plan(options, tracefs, &online, warnings)?,
-            Some(_) => (Vec::new(), Vec::new()),
-        };
+        let engine = load_engine(options, || Engine::load(options, &online), warnings)?;
+        Self::start_with(engine, &online, options, kept, tracefs, reader, warnings)
+    }
 
-        let (fds, rings, sideband_attr, sideband_ids) = open_sideband(&online, warnings)?;
-        let cpus = match events.is_empty() {
-            true => Vec::new(),
-            false => open_rings(&online, &events, ring_len(options), warnings)?,
-        };
-        drop(trials);
-        let log = SidebandLog::default();
+    /// Without an `engine`, performance events record.
+    fn start_with(
+        engine: Option<Engine>,
+        online: &[u16],
+        options: &Options,
+        kept: Rings,
+        tracefs: &Path,
+        reader: Box<dyn RuleReader>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Error> {
+        let (fds, rings, sideband_attr, sideband_ids) = open_sideband(online, warnings)?;
+        let mut log = SidebandLog::default();
+        if kept == Rings::Streamed {
+            log.keep_unwritten();
+        }
         let sideband = Mutex::new(Sideband { rings, log, scratch: Vec::new(), compacted: 0 });
-        let history = Mutex::new(History::new(
-            cpus.iter().map(|cpu| (cpu.ring.len() as u64, cpu.started)).collect(),
-        ));
-        let mut session =
-            Session { events, cpus, engine, sideband, sideband_attr, sideband_ids, history };
+        let mut session = Session {
+            rings: kept,
+            events: Vec::new(),
+            cpus: Vec::new(),
+            engine,
+            sideband,
+            sideband_attr,
+            sideband_ids,
+            history: Mutex::new(History::new(Vec::new())),
+        };
 
         // First the side-band, then /proc: a process that appears in between is in both, and no
         // process is in neither.
@@ -134,17 +155,16 @@ impl Running {
                 .map_err(|source| Error::System { action: "start the side-band", source })?;
         }
         session.seed(warnings);
-        for cpu in &mut session.cpus {
-            for event in &cpu.events {
-                sys::enable(event.fd.as_fd())
-                    .map_err(|source| Error::System { action: "start an event", source })?;
-            }
-            cpu.started = sys::monotonic_now();
+        if let Some(engine) = &mut session.engine
+            && let Err(error) = engine.attach(options, reader)
+        {
+            without_engine(options, &error, warnings)?;
+            session.engine = None;
         }
-        if let Some(engine) = &mut session.engine {
-            engine.attach(options, reader)?;
+        if session.engine.is_none() {
+            session.open_events(options, tracefs, online, warnings)?;
         }
-        session.history().restart(session.cpus.iter().map(|cpu| cpu.started));
+        session.enable_events()?;
 
         let session = Arc::new(session);
         let (stop, stopped) = UnixStream::pair()
@@ -174,13 +194,55 @@ impl Session {
         self.sideband.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Opens the performance events, which do not record yet.
+    fn open_events(
+        &mut self,
+        options: &Options,
+        tracefs: &Path,
+        online: &[u16],
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let (mut events, trials) = events::plan(options, tracefs, online, warnings)?;
+        if self.rings == Rings::Streamed {
+            events.iter_mut().for_each(Event::forward);
+        }
+        self.cpus = open_rings(online, &events, self.rings, ring_len(options), warnings)?;
+        self.events = events;
+        drop(trials);
+        Ok(())
+    }
+
+    fn enable_events(&mut self) -> Result<(), Error> {
+        for cpu in &mut self.cpus {
+            for event in &cpu.events {
+                sys::enable(event.fd.as_fd())
+                    .map_err(|source| Error::System { action: "start an event", source })?;
+            }
+            cpu.started = sys::monotonic_now();
+        }
+        let rings = self.cpus.iter().map(|cpu| (cpu.ring.len() as u64, cpu.started)).collect();
+        self.history = Mutex::new(History::new(rings));
+        Ok(())
+    }
+
     fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time from which on each CPU's ring holds everything, estimated without reading the
-    /// rings.
+    /// What each CPU has recorded, and when it began.
+    pub(crate) fn started(&self) -> Vec<(u16, Time)> {
+        match &self.engine {
+            Some(engine) => engine.cpus().iter().map(|&cpu| (cpu, engine.started())).collect(),
+            None => self.cpus.iter().map(|cpu| (cpu.cpu, cpu.started)).collect(),
+        }
+    }
+
+    /// The time from which on the trace has everything of each CPU. Of a ring that is overwritten,
+    /// it is estimated without reading the ring.
     pub(crate) fn held_from(&self) -> Vec<Time> {
+        if self.rings == Rings::Streamed {
+            return self.started().into_iter().map(|(_, started)| started).collect();
+        }
         if let Some(engine) = &self.engine {
             return engine.states().into_iter().map(|ring| ring.held_from).collect();
         }
@@ -232,7 +294,11 @@ impl Session {
     }
 
     fn compact(&self, sideband: &mut Sideband) {
-        let held_from = self.held_from();
+        let held_from = match self.rings {
+            Rings::Overwritten => self.held_from(),
+            // What is over has been written, or is a copy that will be.
+            Rings::Streamed => vec![sys::monotonic_now()],
+        };
         sideband.log.compact(held_from.iter().copied().min().unwrap_or_default());
         if sideband.log.memory() > LARGE_LOG_BYTES {
             sideband.log.compact(held_from.iter().copied().max().unwrap_or_default());
@@ -249,10 +315,11 @@ impl Session {
     }
 }
 
-/// The programs in the kernel, if they are to record and the kernel allows it.
+/// The programs in the kernel, if they are to record and `load` can load them. They have rings of
+/// their own; only the side-band is left to performance events.
 fn load_engine(
     options: &Options,
-    online: &[u16],
+    load: impl FnOnce() -> Result<Engine, Error>,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Engine>, Error> {
     match options.engine {
@@ -261,20 +328,34 @@ fn load_engine(
             action: "record by BPF",
             source: io::Error::other("it records the whole machine, not one process"),
         }),
-        EngineChoice::Bpf => Engine::load(options, online).map(Some),
         // A filter for one process needs performance events.
         EngineChoice::Auto if options.only_pid.is_some() => Ok(None),
-        EngineChoice::Auto => match Engine::load(options, online) {
+        EngineChoice::Auto | EngineChoice::Bpf => match load() {
             Ok(engine) => Ok(Some(engine)),
-            Err(error) => {
-                warnings.push(format!(
-                    "performance events record, because BPF is not available ({error}): stacks of \
-                     programs without frame pointers are cut"
-                ));
-                Ok(None)
-            }
+            Err(error) => without_engine(options, &error, warnings).map(|()| None),
         },
     }
+}
+
+/// Lets performance events record instead of the programs in the kernel, with a warning that says
+/// why; an error if nothing else was to record.
+fn without_engine(
+    options: &Options,
+    error: &Error,
+    warnings: &mut Vec<String>,
+) -> Result<(), Error> {
+    let reason = error.with_causes().replace('\n', " ");
+    if options.engine == EngineChoice::Bpf {
+        return Err(Error::NotPermitted {
+            what: format!("BPF cannot record here: {reason}"),
+            remedy: "Record by performance events:  --engine perf".to_owned(),
+        });
+    }
+    warnings.push(format!(
+        "performance events record, which cost more and cut the stacks of programs without frame \
+         pointers; BPF cannot record here: {reason}"
+    ));
+    Ok(())
 }
 
 /// The requested ring size in bytes, rounded up to a size that the kernel accepts.
@@ -344,13 +425,14 @@ fn is_memory(error: &io::Error) -> bool {
 fn open_rings(
     online: &[u16],
     events: &[Event],
+    kept: Rings,
     wanted: usize,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<CpuRing>, Error> {
     let mut len = wanted;
     loop {
         let opened: Result<Vec<Option<CpuRing>>, OpenError> =
-            online.iter().map(|&cpu| open_cpu(cpu, events, len)).collect();
+            online.iter().map(|&cpu| open_cpu(cpu, events, kept, len)).collect();
         match opened {
             Ok(cpus) => {
                 let cpus: Vec<CpuRing> = cpus.into_iter().flatten().collect();
@@ -382,7 +464,12 @@ enum OpenError {
 }
 
 /// Opens all events of one CPU with one ring; `None` if the CPU is offline.
-fn open_cpu(cpu: u16, events: &[Event], len: usize) -> Result<Option<CpuRing>, OpenError> {
+fn open_cpu(
+    cpu: u16,
+    events: &[Event],
+    kept: Rings,
+    len: usize,
+) -> Result<Option<CpuRing>, OpenError> {
     let mut open: Vec<OpenEvent> = Vec::new();
     let mut ring = None;
     for (index, event) in events.iter().enumerate() {
@@ -394,7 +481,13 @@ fn open_cpu(cpu: u16, events: &[Event], len: usize) -> Result<Option<CpuRing>, O
             };
             match open.first() {
                 None => {
-                    let mapped = OverwriteRing::new(fd.as_fd(), len);
+                    let mapped = match kept {
+                        Rings::Overwritten => {
+                            OverwriteRing::new(fd.as_fd(), len).map(EventRing::Overwriting)
+                        }
+                        Rings::Streamed => DrainedRing::new(fd.as_fd(), len)
+                            .map(|ring| EventRing::Drained(Mutex::new(ring))),
+                    };
                     ring = Some(mapped.map_err(|error| {
                         if is_memory(&error) { OpenError::Memory(error) } else { failed(error) }
                     })?);
@@ -407,3 +500,6 @@ fn open_cpu(cpu: u16, events: &[Event], len: usize) -> Result<Option<CpuRing>, O
     }
     Ok(ring.map(|ring| CpuRing { cpu, ring, events: open, started: Time::ZERO }))
 }
+
+#[cfg(test)]
+mod tests;

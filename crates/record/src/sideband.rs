@@ -34,9 +34,22 @@ pub(crate) struct SidebandLog {
     bytes: usize,
     lost: u64,
     dropped: u64,
+    /// A copy of each record that was added and not yet taken, if the recording is written while it
+    /// goes on.
+    unwritten: Option<Vec<u8>>,
 }
 
 impl SidebandLog {
+    /// From now on, keeps a copy of each record until it is taken.
+    pub(crate) fn keep_unwritten(&mut self) {
+        self.unwritten = Some(Vec::new());
+    }
+
+    /// The records that were added since the last call.
+    pub(crate) fn take_unwritten(&mut self) -> Vec<u8> {
+        self.unwritten.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Adds records that were drained together from all rings, in any order.
     pub(crate) fn add(&mut self, drained: &[u8]) {
         let mut records = Vec::new();
@@ -53,6 +66,9 @@ impl SidebandLog {
         }
         records.sort_by_key(|(_, record)| record.time);
         for (pid, record) in records {
+            if let Some(unwritten) = &mut self.unwritten {
+                unwritten.extend_from_slice(&record.bytes);
+            }
             self.insert(pid, record);
         }
     }

@@ -5,23 +5,28 @@
 //! copies, while the oldest records still exist (see [`ring`](crate::ring) for why nothing is
 //! lost); then the futex waits; then names and mappings, which change slowly.
 
-use crate::bpf::{RingsCopy, Sleeper, unwind_sleepers};
+use crate::bpf::{Engine, RingsCopy, Sleeper, unwind_sleepers};
 use crate::futex::{self, FutexWaiter};
 use crate::machine::Machine;
 use crate::naming::Programs;
-use crate::procfs::{self, LiveProcess};
+use crate::peers::{self, Peers};
+use crate::procfs::{self, AddressSpace, LiveProcess};
 use crate::recording_info::RecordingInfo;
-use crate::ring::RingCopy;
-use crate::session::Session;
+use crate::ring::{OverwriteRing, RingCopy};
+use crate::session::{CpuRing, Session};
 use crate::sideband::Record;
 use crate::sys;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use unhitch_formats::container::MachineFile;
 use unhitch_formats::perf_data::record::kind;
+use unhitch_formats::ring::{SocketPorts, WaitedFor};
 use unhitch_model::{CpuSpan, Time, Window};
+
+/// How long a save waits for the unwind tables of processes whose sleepers' stacks are cut.
+const TABLES_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Buffers for copies, filled once so that a save on a machine short of memory does not wait for
 /// pages.
@@ -37,6 +42,7 @@ pub struct Snapshot {
     pub(crate) live: Vec<LiveProcess>,
     pub(crate) command_lines: Vec<(u32, String)>,
     pub(crate) futex_waits: Vec<FutexWaiter>,
+    pub(crate) peers: Peers,
     pub(crate) machine: MachineFile,
     pub(crate) programs: Arc<Programs>,
     pub(crate) warnings: Vec<String>,
@@ -52,8 +58,6 @@ pub struct Snapshot {
 /// A copy of one CPU's ring.
 pub(crate) struct CpuCopy {
     pub(crate) span: CpuSpan,
-    /// True if nothing has been overwritten since recording started.
-    pub(crate) from_start: bool,
     copy: Option<RingCopy>,
 }
 
@@ -67,6 +71,7 @@ impl CpuCopy {
 }
 
 impl Snapshot {
+    /// Copies the rings, and adds what `/proc` knows.
     pub(crate) fn take(
         session: &Session,
         machine: &Machine,
@@ -74,64 +79,110 @@ impl Snapshot {
         buffers: &Buffers,
         stop: &AtomicBool,
     ) -> Self {
-        let mut free = std::mem::take(&mut *buffers.lock().unwrap_or_else(PoisonError::into_inner));
-        let largest = session.cpus.iter().map(|cpu| cpu.ring.len()).max().unwrap_or(0);
-        while free.len() < session.cpus.len() {
-            free.push(vec![1; largest]);
-        }
-
         let begun = Instant::now();
-        let points: Vec<_> = session.cpus.iter().map(|cpu| cpu.ring.copy_point()).collect();
-        let copies: Vec<RingCopy> = session
-            .cpus
-            .iter()
-            .zip(points)
-            .zip(free)
-            .map(|((cpu, point), buffer)| cpu.ring.copy(point, buffer))
-            .collect();
-        let (bpf_rings, mut warnings) = match &session.engine {
-            Some(engine) => (Some(engine.copy()), engine.warnings()),
-            None => (None, Vec::new()),
-        };
-        let ring_copy_ns = begun.elapsed().as_nanos() as u64;
-        let (wall, clock) = (SystemTime::now(), sys::monotonic_now());
+        let mut snapshot = Self::empty(info, buffers);
+        snapshot.copy_rings(session);
+        snapshot.ring_copy_ns = begun.elapsed().as_nanos() as u64;
+        snapshot.finish(session, machine, stop);
+        snapshot
+    }
 
-        let mut rings = Vec::new();
-        for (cpu, copy) in session.cpus.iter().zip(copies) {
-            let span = span(&copy, cpu.cpu, cpu.started, info, &mut warnings);
-            rings.push(CpuCopy { span, from_start: copy.from_start, copy: Some(copy) });
+    /// What a trace still lacks whose rings were written already, up to the end of `spans`.
+    pub(crate) fn without_rings(
+        session: &Session,
+        machine: &Machine,
+        info: &Arc<RecordingInfo>,
+        spans: &[CpuSpan],
+        waited_for: &WaitedFor,
+    ) -> Self {
+        let mut snapshot = Self::empty(info, &Arc::default());
+        if let Some(engine) = &session.engine {
+            (snapshot.bpf_rings, snapshot.warnings) =
+                (Some(engine.asleep(spans, waited_for)), engine.warnings());
+        } else {
+            let written = |&span| CpuCopy { span, copy: None };
+            snapshot.rings = spans.iter().map(written).collect();
         }
-        let mut snapshot = Self {
-            rings,
-            bpf_rings,
+        snapshot.finish(session, machine, &AtomicBool::new(false));
+        snapshot
+    }
+
+    /// What is known when recording begins.
+    pub(crate) fn at_start(session: &Session, info: &Arc<RecordingInfo>) -> Self {
+        let mut snapshot = Self::empty(info, &Arc::default());
+        snapshot.note_time();
+        snapshot.live = procfs::processes(&AtomicBool::new(false));
+        snapshot.command_lines = session.sideband().log.command_lines();
+        snapshot
+    }
+
+    fn empty(info: &Arc<RecordingInfo>, buffers: &Buffers) -> Self {
+        Self {
+            rings: Vec::new(),
+            bpf_rings: None,
             sideband: Vec::new(),
             live: Vec::new(),
             command_lines: Vec::new(),
             futex_waits: Vec::new(),
+            peers: Peers::default(),
             machine: MachineFile::default(),
             programs: Arc::default(),
-            warnings,
-            wall_ns: wall
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .map_or(0, |wall| wall.as_nanos() as i64),
-            clock,
+            warnings: Vec::new(),
+            wall_ns: 0,
+            clock: Time::ZERO,
             info: Arc::clone(info),
-            ring_copy_ns,
+            ring_copy_ns: 0,
             proc_ns: 0,
             buffers: Arc::clone(buffers),
-        };
+        }
+    }
+
+    fn copy_rings(&mut self, session: &Session) {
+        let rings: Vec<(&CpuRing, &OverwriteRing)> =
+            session.cpus.iter().filter_map(|cpu| Some((cpu, cpu.ring.overwriting()?))).collect();
+        let mut free =
+            std::mem::take(&mut *self.buffers.lock().unwrap_or_else(PoisonError::into_inner));
+        let largest = rings.iter().map(|(_, ring)| ring.len()).max().unwrap_or(0);
+        while free.len() < rings.len() {
+            free.push(vec![1; largest]);
+        }
+        let points: Vec<_> = rings.iter().map(|(_, ring)| ring.copy_point()).collect();
+        let copies: Vec<RingCopy> = rings
+            .iter()
+            .zip(points)
+            .zip(free)
+            .map(|(((_, ring), point), buffer)| ring.copy(point, buffer))
+            .collect();
+        if let Some(engine) = &session.engine {
+            (self.bpf_rings, self.warnings) = (Some(engine.copy()), engine.warnings());
+        }
+        for ((cpu, _), copy) in rings.iter().zip(copies) {
+            let span = span(&copy, cpu.cpu, cpu.started, &self.info, &mut self.warnings);
+            self.rings.push(CpuCopy { span, copy: Some(copy) });
+        }
+    }
+
+    fn note_time(&mut self) {
+        let (wall, clock) = (SystemTime::now(), sys::monotonic_now());
+        self.wall_ns =
+            wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |wall| wall.as_nanos() as i64);
+        self.clock = clock;
+    }
+
+    /// Adds the time, the machine's counters, and what `/proc` knows.
+    fn finish(&mut self, session: &Session, machine: &Machine, stop: &AtomicBool) {
+        self.note_time();
         let begun = Instant::now();
         if !machine.read(true) {
-            snapshot.warnings.push(
+            self.warnings.push(
                 "the counters of control groups at the time of the save are missing: \
                  the kernel did not answer in time"
                     .to_owned(),
             );
         }
-        snapshot.machine = machine.file(snapshot.window().start);
-        snapshot.complete(session, stop);
-        snapshot.proc_ns = begun.elapsed().as_nanos() as u64;
-        snapshot
+        self.machine = machine.file(self.window().start);
+        self.complete(session, stop);
+        self.proc_ns = begun.elapsed().as_nanos() as u64;
     }
 
     /// Adds what can only be known now, and what the side-band lost.
@@ -143,10 +194,12 @@ impl Snapshot {
             let lost = sideband.log.lost() > 0;
             self.live.iter().map(|process| lost || !sideband.log.is_complete(process)).collect()
         };
-        let mut asleep: FxHashMap<u32, Vec<Sleeper>> = FxHashMap::default();
+        let mut by_process: FxHashMap<u32, Vec<Sleeper>> = FxHashMap::default();
         for sleeper in self.bpf_rings.iter_mut().flat_map(|rings| rings.sleepers.drain(..)) {
-            asleep.entry(sleeper.pid).or_default().push(sleeper);
+            by_process.entry(sleeper.pid).or_default().push(sleeper);
         }
+        let asleep: Asleep =
+            by_process.into_iter().map(|(pid, sleepers)| (pid, sleepers.into())).collect();
         let (shared, mappings) = match &session.engine {
             Some(engine) => (Some(Arc::clone(engine.shared())), engine.mappings()),
             None => (None, FxHashMap::default()),
@@ -175,6 +228,11 @@ impl Snapshot {
             },
         );
         self.warnings.extend(unread.warnings());
+        if let Some(engine) = &session.engine {
+            for (pid, unwound) in unwind_again(engine, &asleep, &found, stop) {
+                found.entry(pid).and_modify(|(_, _, sleepers)| *sleepers = unwound);
+            }
+        }
         if stop.load(Ordering::Relaxed) {
             self.warnings.push(
                 "the recorder was stopped during this save: information from \
@@ -196,18 +254,39 @@ impl Snapshot {
         }
         // The others have at least their kernel stacks.
         let done: FxHashSet<u32> = unwound.iter().map(|sleeper: &Sleeper| sleeper.tid()).collect();
-        unwound.extend(asleep.into_values().flatten().filter(|other| !done.contains(&other.tid())));
-        if let Some(rings) = &mut self.bpf_rings {
-            rings.sleepers = unwound;
-        }
+        let others = asleep.values().flat_map(|sleepers| sleepers.iter());
+        unwound.extend(others.filter(|other| !done.contains(&other.tid())).cloned());
         self.programs = Arc::new(Programs::new(&self.live, sideband.log.mappings()));
         let end = self.window().end;
         self.sideband = sideband.log.records();
         self.sideband.retain(|record| record.time <= end);
         self.command_lines = sideband.log.command_lines();
         self.warnings.extend(sideband.log.warnings());
+        // What follows takes long, and others wait for the side-band.
+        drop(sideband);
+        self.add_sleepers(unwound);
+        // Not all processes are known if the recorder was stopped.
+        self.peers.is_cut |= stop.load(Ordering::Relaxed);
         let recorded: Vec<u16> = self.spans().iter().map(|span| span.cpu).collect();
         self.warnings.extend(hotplugged(&recorded));
+    }
+
+    /// Adds the threads that sleep, and who has the other ends of what threads wait for.
+    fn add_sleepers(&mut self, sleepers: Vec<Sleeper>) {
+        let Some(rings) = &mut self.bpf_rings else { return };
+        rings.sleepers = sleepers;
+        let waited_for = rings.waited_for();
+        let sockets: Vec<SocketPorts> = waited_for.sockets.into_values().collect();
+        let pids = self.live.iter().map(|process| process.pid);
+        let end = Instant::now() + peers::TIME_LIMIT;
+        self.peers = peers::find(pids, waited_for.inodes.into_iter().collect(), &sockets, end);
+        if self.peers.is_cut {
+            self.warnings.push(
+                "which processes have the other ends of pipes and sockets is not fully known: not \
+                 all open descriptors could be looked at"
+                    .to_owned(),
+            );
+        }
     }
 
     /// The window that the rings of all CPUs cover.
@@ -224,12 +303,6 @@ impl Snapshot {
             Some(rings) => rings.spans.clone(),
             None => self.rings.iter().map(|ring| ring.span).collect(),
         }
-    }
-
-    /// True if the rings hold everything since recording started.
-    pub fn from_start(&self) -> bool {
-        self.rings.iter().all(|ring| ring.from_start)
-            && self.bpf_rings.as_ref().is_none_or(|rings| rings.from_start)
     }
 }
 
@@ -299,4 +372,34 @@ fn hotplugged(recorded: &[u16]) -> Vec<String> {
         went.map(|cpu| format!("CPU {cpu} went offline while recording: it is no longer recorded")),
     )
     .collect()
+}
+
+/// The threads that sleep, by process.
+type Asleep = FxHashMap<u32, Arc<[Sleeper]>>;
+
+/// What was found out about a process: futex waits, its address space, its threads that sleep.
+type Found = (Vec<FutexWaiter>, Option<AddressSpace>, Vec<Sleeper>);
+
+/// The sleepers of processes of which too little was known to unwind them: because they had never
+/// waited long before, or have mapped more since. Their mappings are read now.
+fn unwind_again(
+    engine: &Engine,
+    asleep: &Asleep,
+    found: &FxHashMap<u32, Found>,
+    stop: &AtomicBool,
+) -> FxHashMap<u32, Vec<Sleeper>> {
+    let lacks_tables =
+        |(_, (_, _, sleepers)): &(&u32, &Found)| sleepers.iter().any(Sleeper::lacks_tables);
+    let pids: Vec<u32> = found.iter().filter(lacks_tables).map(|(pid, _)| *pid).collect();
+    if pids.is_empty() || !engine.read_mappings(pids.clone(), TABLES_TIMEOUT) {
+        return FxHashMap::default();
+    }
+    let (mappings, shared) = (engine.mappings(), Arc::clone(engine.shared()));
+    let items = pids
+        .iter()
+        .filter_map(|pid| Some((*pid, (asleep.get(pid)?.clone(), mappings.get(pid).copied()))));
+    let unwind = move |pid, (asleep, own): &(Arc<[Sleeper]>, Option<[u32; 2]>)| {
+        unwind_sleepers(asleep, pid, *own, &shared)
+    };
+    procfs::read_each(items.collect(), procfs::PROCESS_TIMEOUT, stop, unwind).0
 }

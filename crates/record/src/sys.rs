@@ -16,10 +16,10 @@ use unhitch_model::Time;
 
 /// `PERF_FLAG_FD_CLOEXEC`
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
-const IOC_ENABLE: libc::c_ulong = 0x2400;
-const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
-const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
-const IOC_ID: libc::c_ulong = 0x8008_2407;
+const IOC_ENABLE: libc::Ioctl = 0x2400;
+const IOC_SET_OUTPUT: libc::Ioctl = 0x2405;
+const IOC_SET_FILTER: libc::Ioctl = 0x4008_2406;
+const IOC_ID: libc::Ioctl = 0x8008_2407u32 as libc::Ioctl;
 /// Offsets of `data_head` and `data_tail` in `perf_event_mmap_page`.
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
@@ -303,9 +303,17 @@ pub fn local_time(unix_seconds: i64) -> [i32; 6] {
     [tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec]
 }
 
-/// How many bytes may still be written to the file system of `folder`; `None` if it does not count
-/// them.
-pub fn free_bytes(folder: &Path) -> io::Result<Option<u64>> {
+/// The space of a file system, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskSpace {
+    /// How many may still be written.
+    pub free: u64,
+    /// How many there are.
+    pub total: u64,
+}
+
+/// The space of the file system of `folder`; `None` if it does not count it.
+pub fn disk_space(folder: &Path) -> io::Result<Option<DiskSpace>> {
     let path = CString::new(folder.as_os_str().as_encoded_bytes())?;
     // SAFETY: the path is NUL-terminated and outlives the call; an all-zero statvfs is valid, and
     // the kernel writes one.
@@ -315,8 +323,10 @@ pub fn free_bytes(folder: &Path) -> io::Result<Option<u64>> {
         stat
     };
     // Reserved blocks are reserved for root.
-    let blocks = if effective_uid() == 0 { stat.f_bfree } else { stat.f_bavail };
-    Ok((stat.f_blocks > 0).then(|| (blocks as u64).saturating_mul(stat.f_frsize as u64)))
+    let free = if effective_uid() == 0 { stat.f_bfree } else { stat.f_bavail };
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize as u64);
+    let space = DiskSpace { free: bytes(free as u64), total: bytes(stat.f_blocks as u64) };
+    Ok((stat.f_blocks > 0).then_some(space))
 }
 
 /// The size of a page in bytes.

@@ -13,8 +13,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::fmt::Write;
 use std::sync::Arc;
+use unhitch_model::units::hex;
 
 /// The page may load its own files and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; \
@@ -34,11 +34,7 @@ impl Gate {
             what: "random numbers",
             source: std::io::Error::other(error.to_string()),
         })?;
-        let token = random.iter().fold(String::new(), |mut token, byte| {
-            let _ = write!(token, "{byte:02x}");
-            token
-        });
-        Ok(Self { port, token })
+        Ok(Self { port, token: hex(&random) })
     }
 
     /// The address to open.

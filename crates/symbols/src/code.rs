@@ -5,6 +5,7 @@
 //! `proc_kcore(5)`), with `PT_LOAD` segments by avma. *Why so many refusals*: next to the samples,
 //! the instructions of another build look as plausible as the right ones.
 
+use crate::debuginfod::Debuginfod;
 use crate::files::LocalFiles;
 use crate::kernel_image::KernelImage;
 use crate::machine_code::{Code, Isa, NoCode, bounds, read_at};
@@ -85,12 +86,14 @@ fn file_code(
     if path == vdso::NAME && origin::foreign(&trace.meta).is_some() {
         return Err(NoCode::Unreadable(path.to_owned()));
     }
-    let recorded = RecordedFile { build_id, until: origin::recorded_until(trace) };
+    let until = origin::recorded_until(trace);
+    let recorded = RecordedFile { build_id, until, must_prove: false };
     let files = LocalFiles {
         kallsyms: options.kallsyms.clone(),
         perf_map_dir: origin::PERF_MAP_DIR.into(),
     };
-    let resources = Resources::new(Arc::new(files), options.debug_dirs.clone(), false, 0);
+    let debug_dirs = options.debug_dirs.clone();
+    let resources = Resources::new(Arc::new(files), debug_dirs, Debuginfod::default(), false, 0);
     let module = Module::open(path, recorded, &resources).map_err(|missing| match missing {
         Missing::Unreadable => NoCode::Unreadable(path.to_owned()),
         Missing::OtherBuild => other_build("the build ids differ"),

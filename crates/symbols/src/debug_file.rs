@@ -5,12 +5,14 @@
 //! under `DEBUG_DIR` with the path of that folder. *Why each candidate is checked*: a debug file of
 //! another build gives names that look right and are wrong.
 
+use crate::debuginfod::{Debuginfod, Kind};
 use crate::elf::Elf;
 use crate::files::{self, Files, Identity, Wanted};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
+use unhitch_model::units::hex;
 
 /// Maximum length of a debug file whose checksum is computed, bytes. A debug link is the last
 /// resort, and its file may be sparse.
@@ -49,26 +51,44 @@ pub(crate) fn find(
     })
 }
 
+/// Finds the debug file of `elf`, which was read from `module`, on a server.
+pub(crate) fn fetch(
+    files: &dyn Files,
+    module: &Wanted,
+    elf: &Elf,
+    debuginfod: &Debuginfod,
+) -> Option<DebugFile> {
+    let path = debuginfod.find(Kind::DebugInfo, &elf.build_id)?;
+    accept(files, module.debug(path), elf, None)
+}
+
 /// Finds the file that `debug`'s `.gnu_debugaltlink` names, into which dwz moved what several debug
-/// files share.
+/// files share. If `debug` is from a server, so may this be.
 pub(crate) fn find_shared(
     files: &dyn Files,
     of: &Wanted,
     debug: &Elf,
     debug_dirs: &[PathBuf],
-) -> Option<(Wanted, File, Identity)> {
+    debuginfod: &Debuginfod,
+) -> Option<(DebugFile, File)> {
     let (name, build_id) = debug.debugaltlink.as_ref()?;
     let linked = of.path().parent()?.join(path_of(name)?);
     let by_id = debug_dirs.iter().filter_map(|dir| by_build_id(dir, build_id));
-    by_id.chain([linked]).map(|candidate| of.debug(candidate)).find_map(|candidate| {
-        let (file, identity) = files::open(files, &candidate).ok()?;
+    let open = |path| {
+        let wanted = of.debug(path);
+        let (file, identity) = files::open(files, &wanted).ok()?;
         let elf = Elf::read(file.try_clone().ok()?)?;
-        (elf.build_id == *build_id).then_some((candidate, file, identity))
+        let belongs = elf.build_id == *build_id && elf.dwarf_bytes > 0;
+        belongs.then_some((DebugFile { wanted, identity, elf }, file))
+    };
+    by_id.chain([linked]).find_map(open).or_else(|| {
+        let is_fetched = debuginfod.has(of.path());
+        open(is_fetched.then(|| debuginfod.find(Kind::DebugInfo, build_id))??)
     })
 }
 
 fn by_build_id(dir: &Path, build_id: &[u8]) -> Option<PathBuf> {
-    let hex: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex(build_id);
     let (first, rest) = hex.split_at_checked(2)?;
     (!rest.is_empty()).then(|| dir.join(".build-id").join(first).join(format!("{rest}.debug")))
 }

@@ -1,7 +1,9 @@
-//! Makes linker symbols readable: Rust paths without hashes, C++ names without parameters.
+//! Makes linker symbols readable: Rust paths without hashes, C++ names without parameters, Go names
+//! without type arguments.
 //!
-//! Formats: the Rust legacy and v0 manglings, the Itanium C++ ABI, and the version suffix
-//! (`@@GLIBC_2.2.5`) of glibc's symbol table. *Why no parameters*: stacks are grouped and searched
+//! Formats: the Rust legacy and v0 manglings, the Itanium C++ ABI, the version suffix
+//! (`@@GLIBC_2.2.5`) of glibc's symbol table, and Go's symbols
+//! (`cmd/internal/objabi.PathToPrefix`; generic functions are compiled for _shapes_ of types). *Why no parameters*: stacks are grouped and searched
 //! by name, and a name must fit on a line with its callers.
 
 use cpp_demangle::{DemangleOptions, DemangleWrite, ParseOptions, Symbol};
@@ -20,7 +22,19 @@ pub(crate) fn demangle(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
     }
-    cpp(name).unwrap_or_else(|| name.to_owned())
+    cpp(name).or_else(|| go(name)).unwrap_or_else(|| name.to_owned())
+}
+
+/// The name of a Go function as Go's own stack traces show it; `None` if `name` is readable, or not
+/// of Go.
+fn go(name: &str) -> Option<String> {
+    /// A dot in the last part of an import path, such as that of `gopkg.in/yaml.v3`.
+    const DOT: &str = "%2e";
+    let types = name.find('[').zip(name.rfind(']'));
+    let types = types.filter(|&(start, end)| start < end && name[start..].contains("[go.shape."));
+    let short = types.map(|(start, end)| format!("{}...{}", &name[..=start], &name[end..]));
+    let is_escaped = name.contains('/') && name.contains(DOT);
+    (short.is_some() || is_escaped).then(|| short.as_deref().unwrap_or(name).replace(DOT, "."))
 }
 
 fn cpp(name: &str) -> Option<String> {
@@ -83,6 +97,20 @@ pub(crate) fn demangle_msvc(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{demangle, demangle_msvc};
+
+    #[test]
+    fn go_names_are_those_of_its_stack_traces() {
+        let same = ["main.(*T).Work", "main.main.func1", "main.Map[...]", "operator[go.x", "a%2eb"];
+        same.into_iter().for_each(|name| assert_eq!(demangle(name), name));
+        for (name, shown) in [
+            ("main.Map[go.shape.int,go.shape.string]", "main.Map[...]"),
+            ("main.(*List[go.shape.struct { A []int }]).Push", "main.(*List[...]).Push"),
+            ("gopkg.in/yaml%2ev3.(*decoder).unmarshal", "gopkg.in/yaml.v3.(*decoder).unmarshal"),
+            ("]go.shape.[go.shape.", "]go.shape.[go.shape."),
+        ] {
+            assert_eq!(demangle(name), shown);
+        }
+    }
 
     #[test]
     fn microsofts_names_lose_their_parameters() {

@@ -1,29 +1,23 @@
 //! The tables of one ELF file that naming needs: loadable segments, build id, functions.
 //!
 //! Format: System V ABI, chapters 4 and 5 (`elf(5)`), read with the `object` crate through
-//! [`Limited`], which reads only what is needed. *Why so little is kept*: a recorder keeps these
-//! tables as long as it runs, so a function takes 24 bytes and its name stays in the file until a
-//! frame needs it.
+//! [`Limited`], which reads only what is needed.
 
-use crate::limited::{Image, Limited};
+use crate::function_table::{Binding, FunctionSymbol, FunctionTable};
+use crate::gopclntab;
+use crate::limited::{Alone, Image, Limited};
 use crate::lines;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{FileKind, Object, ObjectSection, elf};
 use rustc_hash::FxHashMap;
-use std::io::SeekFrom;
 use std::ops::Range;
 
 /// Maximum length of a page, bytes. Mappings start and end at pages, so a segment may reach this
 /// far beyond its file range.
 const MAX_PAGE_BYTES: u64 = 64 << 10;
-/// Maximum number of symbols before an address that are searched for one that contains it.
-/// Functions may contain others (cold parts, assembler labels).
-const MAX_NESTING: usize = 64;
 /// Maximum ratio of a section's unpacked to its packed length, which is zlib's own limit. A section
 /// that claims more is not read.
 const MAX_RATIO: u64 = 1032;
-/// Maximum length of a symbol name, bytes. C++ has names of many kilobytes.
-const MAX_NAME_BYTES: u64 = 64 << 10;
 
 /// A `PT_LOAD` segment.
 #[derive(Debug)]
@@ -33,28 +27,14 @@ struct Segment {
     executable: bool,
 }
 
-/// A function symbol. Its name stays in the file, `name` bytes into the string table.
-#[derive(Debug)]
-struct Function {
-    svmas: Range<u64>,
-    name: u32,
-    binding: Binding,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Binding {
-    Global,
-    Weak,
-    Local,
-}
-
 /// The tables of one ELF file.
 #[derive(Debug, Default)]
 pub(crate) struct Elf {
     segments: Vec<Segment>,
-    functions: Vec<Function>,
-    /// Where the names of `functions` are in the file.
-    strings: Range<u64>,
+    /// The first one that has a function at an address names it.
+    functions: Vec<FunctionTable>,
+    /// Where `.gnu_debugdata`, the packed symbol table of a stripped file, is in the file.
+    pub(crate) mini_debug_info: Option<Range<u64>>,
     /// The GNU build id, empty when there is none.
     pub(crate) build_id: Vec<u8>,
     /// `.gnu_debuglink`: file name and checksum of the separate debug file.
@@ -74,19 +54,32 @@ pub(crate) struct Elf {
 impl Elf {
     /// Reads the tables; `None` if `image` is not an ELF file or its headers are damaged.
     pub(crate) fn read(image: impl Image) -> Option<Self> {
-        let cache = Limited::new(image);
-        match FileKind::parse(&cache).ok()? {
+        Self::from_image(&Limited::new(image), true)
+    }
+
+    /// The same for an image whose symbol table lacks functions, while no large file is read.
+    pub(crate) fn read_incomplete(image: impl Image, alone: &Alone) -> Option<Self> {
+        Self::from_image(&Limited::new_alone(image, alone), false)
+    }
+
+    fn from_image<I: Image>(image: &Limited<I>, is_whole: bool) -> Option<Self> {
+        match FileKind::parse(image).ok()? {
             FileKind::Elf32 => Some(Self::from_file(
-                &ElfFile::<elf::FileHeader32<object::Endianness>, _>::parse(&cache).ok()?,
+                &ElfFile::<elf::FileHeader32<object::Endianness>, _>::parse(image).ok()?,
+                is_whole,
             )),
             FileKind::Elf64 => Some(Self::from_file(
-                &ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?,
+                &ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(image).ok()?,
+                is_whole,
             )),
             _ => None,
         }
     }
 
-    fn from_file<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a Limited<I>>) -> Self {
+    fn from_file<'a, H: FileHeader, I: Image>(
+        file: &ElfFile<'a, H, &'a Limited<I>>,
+        is_whole: bool,
+    ) -> Self {
         let mut tables = Self {
             segments: segments(file),
             machine: file.elf_header().e_machine(file.endian()).0,
@@ -116,6 +109,9 @@ impl Elf {
                 });
                 dwarf_bytes = dwarf_bytes.saturating_add(bytes);
                 has_debug_info |= name.ends_with(b"debug_info") && bytes > 0;
+            } else if name == b".gnu_debugdata" {
+                tables.mini_debug_info =
+                    section.file_range().map(|(start, len)| start..start.saturating_add(len));
             } else if name.starts_with(b".plt") {
                 tables
                     .plt_svmas
@@ -123,13 +119,17 @@ impl Elf {
             }
         }
         tables.dwarf_bytes = if has_debug_info && dwarf_bytes < u64::MAX { dwarf_bytes } else { 0 };
-        tables.read_functions(file);
+        tables.read_functions(file, is_whole);
+        if !tables.has_symtab {
+            tables.functions.extend(gopclntab::functions(file));
+        }
         tables
     }
 
     fn read_functions<'a, H: FileHeader, I: Image>(
         &mut self,
         file: &ElfFile<'a, H, &'a Limited<I>>,
+        is_whole: bool,
     ) {
         let endian = file.endian();
         let sections = file.elf_section_table();
@@ -138,7 +138,7 @@ impl Elf {
         let table = if self.has_symtab { full } else { file.elf_dynamic_symbol_table() };
         let Ok(strings) = sections.section(table.string_section()) else { return };
         let (start, size) = (strings.sh_offset(endian).into(), strings.sh_size(endian).into());
-        self.strings = start..start.saturating_add(size);
+        let strings = start..start.saturating_add(size);
         let code_ends: Vec<Option<u64>> = sections
             .iter()
             .map(|section| {
@@ -162,18 +162,18 @@ impl Elf {
                 elf::STB_WEAK => Binding::Weak,
                 _ => Binding::Global,
             };
-            // A stripped file has only its exported symbols, so a symbol without a size need not
-            // end at the next one.
-            if size == 0 && !self.has_symtab {
+            // Without all symbols, such as in a stripped file, a symbol without a size need not end
+            // at the next one.
+            if size == 0 && !(self.has_symtab && is_whole) {
                 continue;
             }
             let end = if size == 0 { code_end } else { svma.saturating_add(size) };
             found.push((
-                Function { svmas: svma..end, name: symbol.st_name(endian), binding },
+                FunctionSymbol { svmas: svma..end, name: symbol.st_name(endian), binding },
                 size == 0,
             ));
         }
-        self.functions = settle(found);
+        self.functions.push(FunctionTable::new(found, strings));
     }
 
     /// The svma of the byte at `file_offset`.
@@ -199,53 +199,23 @@ impl Elf {
 
     /// Memory that the tables take, bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.functions.capacity() * size_of::<Function>() + size_of::<Self>()
+        self.functions.iter().map(FunctionTable::memory).sum::<usize>() + size_of::<Self>()
     }
 
     /// True if no function is known.
     pub(crate) fn is_nameless(&self) -> bool {
-        self.functions.is_empty()
+        self.functions.iter().all(FunctionTable::is_empty)
     }
 
     /// The linker symbol of the function that covers `svma`, read from `image`, which must be the
     /// file that the tables were read from.
     pub(crate) fn function_at(&self, image: &mut dyn Image, svma: u64) -> Option<String> {
-        let after = self.functions.partition_point(|function| function.svmas.start <= svma);
-        let before = self.functions.get(..after)?;
-        let start = before
-            .iter()
-            .rev()
-            .take(MAX_NESTING)
-            .find(|function| svma < function.svmas.end)?
-            .svmas
-            .start;
-        let aliases = before
-            .iter()
-            .rev()
-            .skip_while(|function| function.svmas.start > start)
-            .take_while(|function| function.svmas.start == start);
-        // If a function has several names, people know the one without decoration: `read`, not
-        // `__GI___read`.
-        aliases
-            .filter(|function| svma < function.svmas.end)
-            .filter_map(|function| Some((self.name(image, function.name)?, function.binding)))
-            .min_by_key(|(name, binding)| {
-                (name.bytes().take_while(|&byte| byte == b'_').count(), *binding, name.clone())
-            })
-            .map(|(name, _)| name)
+        self.functions.iter().find_map(|table| table.function_at(image, svma))
     }
 
     /// The extent of the function that covers `svma`; of nested functions, the innermost one.
     pub(crate) fn extent_at(&self, svma: u64) -> Option<Range<u64>> {
-        let after = self.functions.partition_point(|function| function.svmas.start <= svma);
-        let found = self
-            .functions
-            .get(..after)?
-            .iter()
-            .rev()
-            .take(MAX_NESTING)
-            .find(|function| svma < function.svmas.end)?;
-        Some(found.svmas.clone())
+        self.functions.iter().find_map(|table| table.extent_at(svma))
     }
 
     /// The extents of the functions with each linker symbol. Several functions may share a name.
@@ -254,10 +224,8 @@ impl Elf {
         image: &mut dyn Image,
     ) -> FxHashMap<String, Vec<Range<u64>>> {
         let mut by_name: FxHashMap<String, Vec<Range<u64>>> = FxHashMap::default();
-        for function in &self.functions {
-            if let Some(name) = self.name(image, function.name) {
-                by_name.entry(name).or_default().push(function.svmas.clone());
-            }
+        for (name, svmas) in self.functions.iter().flat_map(|table| table.names(image)) {
+            by_name.entry(name).or_default().push(svmas);
         }
         by_name
     }
@@ -268,29 +236,6 @@ impl Elf {
             let offset = segment.file_offsets.start.checked_add(svma.checked_sub(segment.svma)?)?;
             segment.file_offsets.contains(&offset).then_some(offset)
         })
-    }
-
-    fn name(&self, image: &mut dyn Image, offset: u32) -> Option<String> {
-        let start = self.strings.start.checked_add(offset.into())?;
-        let limit = self.strings.end.checked_sub(start)?.min(MAX_NAME_BYTES);
-        image.seek(SeekFrom::Start(start)).ok()?;
-        let mut name = Vec::new();
-        let mut chunk = [0; 128];
-        while (name.len() as u64) < limit {
-            let read = image.read(&mut chunk).ok()?;
-            let bytes = chunk.get(..read).filter(|bytes| !bytes.is_empty())?;
-            match bytes.iter().position(|&byte| byte == 0) {
-                None => name.extend_from_slice(bytes),
-                Some(len) => {
-                    name.extend_from_slice(&bytes[..len]);
-                    // Symbols like `$x` mark instruction sets on Arm and RISC-V and name nothing.
-                    return String::from_utf8(name)
-                        .ok()
-                        .filter(|name| !name.is_empty() && !name.starts_with('$'));
-                }
-            }
-        }
-        None
     }
 }
 
@@ -308,33 +253,6 @@ fn segments<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a Limited<I>>) 
             }
         })
         .collect()
-}
-
-/// Sorts functions, and ends those without a size (the flag) at the next function. Drops those
-/// inside another function, which are assembler labels.
-fn settle(mut found: Vec<(Function, bool)>) -> Vec<Function> {
-    found.sort_unstable_by_key(|(function, is_unsized)| {
-        (function.svmas.start, *is_unsized, function.name)
-    });
-    let mut next_start = u64::MAX;
-    let mut start_after = u64::MAX;
-    for (function, is_unsized) in found.iter_mut().rev() {
-        if function.svmas.start != next_start {
-            (start_after, next_start) = (next_start, function.svmas.start);
-        }
-        if *is_unsized {
-            function.svmas.end = function.svmas.end.min(start_after);
-        }
-    }
-    let mut reach = 0;
-    found.retain(|(function, is_unsized)| {
-        let is_label = *is_unsized && function.svmas.start < reach;
-        if !is_unsized {
-            reach = reach.max(function.svmas.end);
-        }
-        !is_label && !function.svmas.is_empty()
-    });
-    found.into_iter().map(|(function, _)| function).collect()
 }
 
 #[cfg(test)]
@@ -364,26 +282,5 @@ mod tests {
         assert_eq!(elf.svma(0x1000), Some(0x1000), "not code, but mapped");
         assert_eq!(elf.svma(0x900_0000), None);
         assert_eq!(elf.svma(u64::MAX), None);
-    }
-
-    fn settled(symbols: &[(Range<u64>, bool)]) -> Vec<Range<u64>> {
-        let found = symbols.iter().map(|(svmas, is_unsized)| {
-            (Function { svmas: svmas.clone(), name: 1, binding: Binding::Local }, *is_unsized)
-        });
-        settle(found.collect()).into_iter().map(|function| function.svmas).collect()
-    }
-
-    #[test]
-    fn functions_without_a_size_end_at_the_next_one_and_labels_are_dropped() {
-        let symbols = [
-            (0x10..0x20, false),
-            (0x18..0x100, true),
-            (0x20..0x100, true),
-            (0x40..0x100, true),
-            (0x40..0x50, false),
-            (0x60..0x100, true),
-        ];
-        assert_eq!(settled(&symbols), [0x10..0x20, 0x20..0x40, 0x40..0x50, 0x60..0x100]);
-        assert_eq!(settled(&[(0x30..0x30, false), (u64::MAX..u64::MAX, true)]), []);
     }
 }

@@ -12,5 +12,12 @@ pub(crate) struct Function {
     pub(crate) line: u32,
 }
 
+impl Function {
+    /// A function of which only the name is known.
+    pub(crate) fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), file: String::new(), line: 0 }
+    }
+}
+
 /// The functions at one location, innermost first; empty if it has no name.
 pub(crate) type Functions = Arc<[Function]>;

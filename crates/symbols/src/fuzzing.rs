@@ -3,15 +3,16 @@
 
 use crate::files::{LocalFiles, Wanted};
 use crate::{
-    UnwindRules, debug_file, demangle, elf::Elf, kernel, pdb::Pdb, perf_map, plt, unwind_rules,
-    unwind_table,
+    Debuginfod, UnwindRules, debug_file, demangle, elf::Elf, jit_name, kernel, limited,
+    mini_debug_info::MiniDebugInfo, pdb::Pdb, perf_map, plt, unwind_rules, unwind_table,
 };
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-/// Reads a perf map. Returns the names at `avmas`.
+/// Reads a perf map. Returns the names at `avmas`, which are sorted.
 pub fn perf_map(text: &[u8], avmas: &[u64]) -> Vec<Option<String>> {
-    perf_map::names_at(text, avmas)
+    let names = perf_map::names_at(text, avmas).into_iter();
+    names.map(|name| Some(jit_name::function(&name?).name)).collect()
 }
 
 /// Reads a list of kernel symbols. Returns the names at `avmas`.
@@ -44,6 +45,12 @@ pub fn elf(bytes: &[u8], svmas: &[u64]) -> Option<Vec<Option<String>>> {
     Some(names)
 }
 
+/// Unpacks the content of a `.gnu_debugdata` section. Returns the names at `svmas`.
+pub fn mini_debug_info(packed: &[u8], svmas: &[u64]) -> Option<Vec<Option<String>>> {
+    let mini = MiniDebugInfo::unpack(packed, &limited::alone()).ok()?;
+    Some(svmas.iter().map(|&svma| mini.function_at(svma)).collect())
+}
+
 /// The name of the debug file in the debug link of the ELF file `bytes`.
 pub fn debug_link(bytes: &[u8]) -> Option<Vec<u8>> {
     Elf::read(Cursor::new(bytes))?.debuglink.map(|(name, _)| name)
@@ -63,8 +70,9 @@ pub fn debug_file(
             debug_file::crc_at(&path.parent()?.join(debug_file::file_name(name)?)).unwrap_or(*crc);
     }
     let files = LocalFiles { kallsyms: PathBuf::new(), perf_map_dir: PathBuf::new() };
+    let none = Debuginfod::default();
     let found = debug_file::find(&files, &Wanted::Mapped(path.to_owned()), &elf, debug_dirs)?;
-    let _ = debug_file::find_shared(&files, &found.wanted, &found.elf, debug_dirs);
+    let _ = debug_file::find_shared(&files, &found.wanted, &found.elf, debug_dirs, &none);
     Some(found.wanted.path().to_owned())
 }
 

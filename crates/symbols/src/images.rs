@@ -1,15 +1,16 @@
 //! Names the frames of a Windows trace from the PDBs of its images.
 //!
-//! A frame's offset is an RVA, and its module's build id is the PDB's GUID and age. *Why no PDB of
-//! another build*: its names look right and are wrong.
+//! A frame's offset is an RVA, and its module's build id is the PDB's GUID and age. Only that PDB
+//! names it.
 
 use crate::demangle::demangle_msvc;
+use crate::fetch::Fetching;
 use crate::naming::{listed, set_names};
 use crate::pdb::PdbId;
-use crate::pdb::server::Fetching;
 use crate::pdb::store::{NoPdb, SymbolPath};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use unhitch_model::units::plural;
 use unhitch_model::{FrameId, ModuleKind, Trace};
 
 /// Why an image's frames have no names, in the order of the warnings.
@@ -95,10 +96,7 @@ impl Job {
 impl Nameless {
     fn warning(self, images: &[&str], path: &SymbolPath) -> String {
         let listed = listed(images);
-        let count = match images.len() {
-            1 => "1 image".to_owned(),
-            n => format!("{n} images"),
-        };
+        let count = plural(images.len() as u64, "image");
         match self {
             Self::NotRecorded => {
                 format!(

@@ -5,9 +5,9 @@
 //! measure*: on a busy machine work is slow, but only waiting must end.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Maximum time without progress: no job ends, and the process uses no CPU.
@@ -16,7 +16,8 @@ const MAX_IDLE: Duration = Duration::from_millis(1200);
 const MIN_PROGRESS: Duration = Duration::from_millis(5);
 /// The time between two checks for progress.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Threads beyond the number of CPUs. This many jobs may wait without holding up the others.
+/// Threads beyond the number of CPUs: this many jobs may wait without holding up the others. One is
+/// started when nothing makes progress. *Why not before*: each thread holds the tables of a file.
 const SPARE_THREADS: usize = 2;
 
 /// Runs `work` on each job, in their order, and `meanwhile` on this thread. Returns the jobs that
@@ -29,16 +30,55 @@ pub(crate) fn run<J: Send + 'static>(
     meanwhile: impl FnOnce(),
 ) -> Vec<J> {
     let wanted = jobs.len();
-    let threads = thread::available_parallelism()
-        .map_or(1, usize::from)
-        .saturating_add(SPARE_THREADS)
-        .min(wanted);
-    let queue = Arc::new(Mutex::new(VecDeque::from(jobs)));
-    let work = Arc::new(work);
     let (sender, receiver) = channel();
+    let queue = Arc::new(Mutex::new(VecDeque::from(jobs)));
+    let mut workers = Workers { queue, work: Arc::new(work), sender, threads: Vec::new() };
     let begun = cpu_time();
-    for _ in 0..threads {
-        let (queue, work, sender) = (Arc::clone(&queue), Arc::clone(&work), sender.clone());
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    (0..cpus.min(wanted)).for_each(|_| workers.start());
+    meanwhile();
+    let mut done = Vec::with_capacity(wanted);
+    let mut spare = SPARE_THREADS;
+    let mut progress = (Instant::now(), cpu_time());
+    while done.len() < wanted {
+        // They end early only if they could not be started, or a job panicked.
+        let ended = workers.have_ended();
+        if let Ok(job) = receiver.recv_timeout(if ended { Duration::ZERO } else { CHECK_INTERVAL })
+        {
+            done.push(job);
+            progress = (Instant::now(), cpu_time());
+        } else if ended {
+            break;
+        } else if cpu_time().saturating_sub(progress.1) > MIN_PROGRESS {
+            progress = (Instant::now(), cpu_time());
+        } else if spare > 0 {
+            spare -= 1;
+            workers.start();
+        }
+        let is_over =
+            |effort| cpu_time().saturating_sub(begun) > effort || progress.0.elapsed() > MAX_IDLE;
+        if effort.is_some_and(is_over) {
+            workers.queue.lock().map(|mut queue| queue.clear()).unwrap_or_default();
+            done.extend(receiver.try_iter());
+            break;
+        }
+    }
+    done
+}
+
+/// Threads that take jobs from one queue.
+struct Workers<J, F> {
+    queue: Arc<Mutex<VecDeque<J>>>,
+    work: Arc<F>,
+    sender: Sender<J>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<J: Send + 'static, F: Fn(&mut J) + Send + Sync + 'static> Workers<J, F> {
+    /// Starts another thread, if the system allows it.
+    fn start(&mut self) {
+        let (queue, work) = (Arc::clone(&self.queue), Arc::clone(&self.work));
+        let sender = self.sender.clone();
         let worker = thread::Builder::new().name("unhitch-namer".to_owned()).spawn(move || {
             while let Some(mut job) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
                 work(&mut job);
@@ -47,37 +87,12 @@ pub(crate) fn run<J: Send + 'static>(
                 }
             }
         });
-        if worker.is_err() {
-            break;
-        }
+        self.threads.extend(worker);
     }
-    drop(sender);
-    meanwhile();
-    let mut done = Vec::with_capacity(wanted);
-    let mut progress = (Instant::now(), cpu_time());
-    while done.len() < wanted {
-        match receiver.recv_timeout(CHECK_INTERVAL) {
-            Ok(job) => {
-                done.push(job);
-                progress = (Instant::now(), cpu_time());
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => {
-                let now = cpu_time();
-                if now.saturating_sub(progress.1) > MIN_PROGRESS {
-                    progress = (Instant::now(), now);
-                }
-            }
-        }
-        let is_over =
-            |effort| cpu_time().saturating_sub(begun) > effort || progress.0.elapsed() > MAX_IDLE;
-        if effort.is_some_and(is_over) {
-            queue.lock().map(|mut queue| queue.clear()).unwrap_or_default();
-            done.extend(receiver.try_iter());
-            break;
-        }
+
+    fn have_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
     }
-    done
 }
 
 /// CPU time that this process has used so far.

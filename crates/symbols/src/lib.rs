@@ -32,22 +32,29 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod budget;
 mod code;
 mod debug_file;
+mod debuginfod;
 mod demangle;
 mod disassembly;
 mod elf;
+mod fetch;
 pub mod files;
 mod function;
+mod function_table;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gopclntab;
 mod images;
+mod jit_name;
 mod jobs;
 mod kernel;
 mod kernel_image;
 mod limited;
 mod lines;
 mod machine_code;
+mod mini_debug_info;
 mod module;
 mod naming;
 mod origin;
@@ -55,16 +62,19 @@ mod pdb;
 mod perf_map;
 mod plt;
 mod section;
+mod server;
 mod symbolizer;
 mod unwind_rules;
 mod unwind_table;
 mod vdso;
+mod xz;
 
 pub use code::{CodeOptions, code};
+pub use debuginfod::Debuginfod;
 pub use disassembly::{Instruction, disassemble};
+pub use fetch::{Allowance, Fetching};
 pub use files::{Files, LocalFiles, Wanted};
 pub use machine_code::{Code, Isa, NoCode};
-pub use pdb::server::Fetching;
 pub use pdb::store::SymbolPath;
 pub use symbolizer::{Options, Symbolizer};
 pub use unwind_rules::{CodeSegment, UnwindRules};

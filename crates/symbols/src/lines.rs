@@ -18,7 +18,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 /// Maximum DWARF of a file, bytes. A file with more gets no lines, because reading it could take
 /// longer, and more memory, than the recorder may use.
-pub(crate) const MAX_DWARF_BYTES: u64 = 96 << 20;
+pub(crate) const MAX_DWARF_BYTES: u64 = 48 << 20;
 
 /// The sections that names and lines need. Locations of variables and macros are often as long, and
 /// are not read.

@@ -4,20 +4,22 @@
 //! have svmas, see [`Elf::svma`]. *Why names are kept by offset*: two saves of a flight recorder
 //! share nearly all their frames, so most of a save is one hash lookup per frame.
 
+use crate::budget::Budget;
 use crate::debug_file::{self, DebugFile};
+use crate::debuginfod::{Debuginfod, Kind};
 use crate::demangle::demangle;
 use crate::elf::Elf;
 use crate::files::{self, Files, Identity, Wanted};
 use crate::function::{Function, Functions};
 use crate::limited::Image;
 use crate::lines::{Lines, MAX_DWARF_BYTES};
+use crate::mini_debug_info::{MAX_PACKED_BYTES, MAX_UNPACKED_BYTES, MiniDebugInfo, Unusable};
 use crate::{plt, unwind_table, vdso};
 use rustc_hash::FxHashMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 use unhitch_model::units::plural;
 
@@ -25,8 +27,8 @@ use unhitch_model::units::plural;
 /// they are all dropped.
 const MAX_REMEMBERED: usize = 1 << 18;
 
-/// Maximum DWARF that is read for one trace, bytes.
-const MAX_ALL_DWARF_BYTES: u64 = 128 << 20;
+/// Maximum DWARF, and packed tables unpacked, that is read for one trace, bytes.
+const MAX_ALL_DWARF_BYTES: u64 = 56 << 20;
 /// Maximum memory for tables and DWARF that are kept between traces, bytes.
 const MAX_KEPT_BYTES: u64 = 64 << 20;
 
@@ -34,9 +36,10 @@ const MAX_KEPT_BYTES: u64 = 64 << 20;
 pub(crate) struct Resources {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) debug_dirs: Vec<PathBuf>,
+    pub(crate) debuginfod: Debuginfod,
     pub(crate) lines: bool,
-    dwarf_bytes_left: AtomicU64,
-    kept_bytes_left: AtomicU64,
+    dwarf_bytes: Budget,
+    kept_bytes: Budget,
 }
 
 impl Resources {
@@ -44,23 +47,19 @@ impl Resources {
     pub(crate) fn new(
         files: Arc<dyn Files>,
         debug_dirs: Vec<PathBuf>,
+        debuginfod: Debuginfod,
         lines: bool,
         kept_bytes: u64,
     ) -> Self {
-        let kept_bytes_left = AtomicU64::new(MAX_KEPT_BYTES.saturating_sub(kept_bytes));
         Self {
             files,
             debug_dirs,
+            debuginfod,
             lines,
-            dwarf_bytes_left: AtomicU64::new(MAX_ALL_DWARF_BYTES),
-            kept_bytes_left,
+            dwarf_bytes: Budget::new(MAX_ALL_DWARF_BYTES),
+            kept_bytes: Budget::new(MAX_KEPT_BYTES.saturating_sub(kept_bytes)),
         }
     }
-}
-
-/// Takes `bytes` of what is left. False if there is not enough.
-fn take(left: &AtomicU64, bytes: u64) -> bool {
-    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
 }
 
 /// Why a module's frames have no names.
@@ -77,6 +76,8 @@ pub(crate) enum Missing {
     WrittenSince,
     /// No symbol table and no debug file.
     Nameless,
+    /// Its packed symbol table is too large.
+    TooLargeTable,
     /// The functions have names, but there is too much DWARF for lines.
     TooMuchDwarf,
     /// Its file did not answer, or took too long.
@@ -96,6 +97,16 @@ impl Missing {
             Self::WrittenSince => "whose file was written after the recording",
             Self::Nameless => "whose file is stripped and has no debug file",
             Self::Late => "whose file took too long to read",
+            Self::TooLargeTable => {
+                return format!(
+                    "some functions of {modules} have no names: a packed symbol table is read up \
+                     to {} MiB packed and {} MiB unpacked, and {} MiB in all with debug \
+                     information: {names}",
+                    MAX_PACKED_BYTES >> 20,
+                    MAX_UNPACKED_BYTES >> 20,
+                    MAX_ALL_DWARF_BYTES >> 20
+                );
+            }
             Self::TooMuchDwarf => {
                 return format!(
                     "no source lines for {modules}: debug information is read up to {} MiB per \
@@ -116,6 +127,8 @@ pub(crate) struct RecordedFile<'a> {
     pub(crate) build_id: &'a [u8],
     /// When the recording ended; `None` if unknown.
     pub(crate) until: Option<SystemTime>,
+    /// True if only the build id can prove that a file is the recorded one.
+    pub(crate) must_prove: bool,
 }
 
 /// A mapped file with its tables and the locations named so far.
@@ -126,7 +139,9 @@ pub(crate) struct Module {
     identity: Option<Identity>,
     elf: Elf,
     debug: Option<DebugFile>,
+    mini: Option<MiniDebugInfo>,
     lines: Option<Lines>,
+    has_too_large_table: bool,
     has_too_much_dwarf: bool,
     stubs: Option<FxHashMap<u64, String>>,
     remembered: FxHashMap<u64, Functions>,
@@ -134,43 +149,33 @@ pub(crate) struct Module {
 
 impl Module {
     /// Reads the file at `path`, or the running kernel's vdso. If both have a build id it must be
-    /// the recorded one; otherwise the file must not have been written since the recording.
+    /// the recorded one; otherwise the file must not have been written since the recording. If it
+    /// is not the recorded one, a server may have that.
     pub(crate) fn open(
         path: &str,
         recorded: RecordedFile<'_>,
         resources: &Resources,
     ) -> Result<Self, Missing> {
-        // The kernel appends this to the path of an unlinked file. A file that is there now must
-        // prove that it is the same.
-        let (path, unlinked) =
-            path.strip_suffix(" (deleted)").map_or((path, false), |path| (path, true));
-        let wanted = Wanted::Mapped(path.into());
-        let (image, identity) =
-            open_image(&*resources.files, &wanted).map_err(|_| Missing::Unreadable)?;
-        let elf = Elf::read(image).ok_or(Missing::Damaged)?;
-        let is_proven = !recorded.build_id.is_empty() && !elf.build_id.is_empty();
-        if is_proven && !same_build(recorded.build_id, &elf.build_id) {
-            return Err(Missing::OtherBuild);
-        }
-        if unlinked && !is_proven {
-            return Err(Missing::Unreadable);
-        }
-        let written = identity.and_then(|identity| identity.modified);
-        if !is_proven && written.zip(recorded.until).is_some_and(|(written, until)| written > until)
-        {
-            return Err(Missing::WrittenSince);
-        }
+        let local = Opened::local(path, recorded, &*resources.files);
+        let Opened { wanted, mut image, identity, elf, is_proven } =
+            local.or_else(|why| Opened::fetched(path, recorded, resources).ok_or(why))?;
         let debug = if elf.has_symtab && elf.dwarf_bytes > 0 {
             None
         } else {
             debug_file::find(&*resources.files, &wanted, &elf, &resources.debug_dirs)
         };
+        let has_symtab = elf.has_symtab || debug.as_ref().is_some_and(|debug| debug.elf.has_symtab);
+        let packed = elf.mini_debug_info.as_ref().filter(|_| !has_symtab);
+        let may_take = |bytes| resources.dwarf_bytes.take(bytes);
+        let mini = packed.map(|section| MiniDebugInfo::read(&mut *image, section, may_take));
         Ok(Self {
             wanted,
             is_proven,
             identity,
             elf,
             debug,
+            has_too_large_table: matches!(mini, Some(Err(Unusable::TooLarge))),
+            mini: mini.and_then(Result::ok),
             lines: None,
             has_too_much_dwarf: false,
             stubs: None,
@@ -188,7 +193,8 @@ impl Module {
         let svma = self.elf.svma(file_offset)?;
         let unwound =
             || unwind_table::extent_at(open_image(&*resources.files, &self.wanted).ok()?.0, svma);
-        let extent = self.symbols().1.extent_at(svma).or_else(unwound)?;
+        let mini = || self.mini.as_ref()?.elf().extent_at(svma);
+        let extent = self.symbols().1.extent_at(svma).or_else(mini).or_else(unwound)?;
         let start = file_offset.checked_sub(svma.checked_sub(extent.start)?)?;
         Some(start..start.checked_add(extent.end - extent.start)?)
     }
@@ -218,14 +224,19 @@ impl Module {
         fresh.sort_unstable();
         if !fresh.is_empty() {
             self.name_fresh(&fresh, resources);
+            if self.fetch_debug(&fresh, resources) {
+                self.name_fresh(&fresh, resources);
+            }
         }
-        let names = file_offsets
+        let names: Vec<Functions> = file_offsets
             .iter()
             .map(|offset| self.remembered.get(offset).cloned().unwrap_or_default())
             .collect();
         let (_, symbols) = self.symbols();
+        let is_nameless = names.iter().any(|functions| functions.is_empty());
         let missing = match () {
-            () if symbols.is_nameless() => Some(Missing::Nameless),
+            () if self.has_too_large_table && is_nameless => Some(Missing::TooLargeTable),
+            () if symbols.is_nameless() && self.mini.is_none() => Some(Missing::Nameless),
             () if self.has_too_much_dwarf => Some(Missing::TooMuchDwarf),
             () => None,
         };
@@ -237,17 +248,19 @@ impl Module {
         /// Memory of a location with its names, estimated.
         const REMEMBERED_BYTES: usize = 256;
         let dwarf = self.lines.as_ref().map_or(0, Lines::memory);
-        let tables = self.elf.memory() + self.debug.as_ref().map_or(0, |debug| debug.elf.memory());
+        let tables = self.elf.memory()
+            + self.debug.as_ref().map_or(0, |debug| debug.elf.memory())
+            + self.mini.as_ref().map_or(0, MiniDebugInfo::memory);
         dwarf + (tables + self.remembered.len() * REMEMBERED_BYTES) as u64
     }
 
     /// Drops what is too large to keep for the next trace; `None` if that is everything.
     pub(crate) fn keep(mut self, resources: &Resources) -> Option<Self> {
-        if take(&resources.kept_bytes_left, self.memory()) {
+        if resources.kept_bytes.take(self.memory()) {
             return Some(self);
         }
         self.close_dwarf();
-        take(&resources.kept_bytes_left, self.memory()).then_some(self)
+        resources.kept_bytes.take(self.memory()).then_some(self)
     }
 
     /// Closes the DWARF. Locations named so far stay named.
@@ -255,15 +268,41 @@ impl Module {
         self.lines = None;
     }
 
+    /// Fetches the debug file if some of the locations have no name. True if there is one now.
+    ///
+    /// *Why only then, and only for a recorded build id*: a server learns which builds are looked
+    /// for.
+    fn fetch_debug(&mut self, file_offsets: &[u64], resources: &Resources) -> bool {
+        let is_named = |offset| self.remembered.get(offset).is_some_and(|names| !names.is_empty());
+        // The vdso has no identity, and no server has it.
+        if !self.is_proven
+            || self.identity.is_none()
+            || self.symbols().1.has_symtab
+            || file_offsets.iter().all(is_named)
+        {
+            return false;
+        }
+        let (files, debuginfod) = (&*resources.files, &resources.debuginfod);
+        let Some(debug) = debug_file::fetch(files, &self.wanted, &self.elf, debuginfod) else {
+            return false;
+        };
+        self.has_too_large_table &= !debug.elf.has_symtab;
+        (self.debug, self.lines) = (Some(debug), None);
+        true
+    }
+
     fn open_lines(&mut self, resources: &Resources) -> Option<Lines> {
-        let files = &*resources.files;
+        let Resources { files, debug_dirs, debuginfod, .. } = resources;
+        let files = &**files;
         let (wanted, elf) = self.dwarf()?;
-        let shared = debug_file::find_shared(files, wanted, elf, &resources.debug_dirs);
-        let bytes = elf.dwarf_bytes;
-        if bytes > MAX_DWARF_BYTES || !take(&resources.dwarf_bytes_left, bytes) {
+        let shared = debug_file::find_shared(files, wanted, elf, debug_dirs, debuginfod);
+        let bytes = [elf.dwarf_bytes, shared.as_ref().map_or(0, |(file, _)| file.elf.dwarf_bytes)];
+        let is_too_large = bytes.iter().any(|&bytes| bytes > MAX_DWARF_BYTES);
+        if is_too_large || !resources.dwarf_bytes.take(bytes.iter().sum()) {
             self.has_too_much_dwarf = true;
             return None;
         }
+        let shared = shared.map(|(found, file)| (found.wanted, file, found.identity));
         Lines::read(files, files::open(files, wanted).ok()?.0, shared)
     }
 
@@ -278,6 +317,7 @@ impl Module {
                     .symbols()
                     .1
                     .function_at(&mut *image, svma)
+                    .or_else(|| self.mini.as_ref()?.function_at(svma))
                     .map(|symbol| demangle(&symbol))
                     .or_else(|| self.stub_at(svma, resources));
                 let inlined = self
@@ -285,9 +325,7 @@ impl Module {
                     .as_ref()
                     .map_or_else(Vec::new, |lines| lines.functions_at(svma, symbol.as_deref()));
                 match symbol {
-                    Some(name) if inlined.is_empty() => {
-                        vec![Function { name, file: String::new(), line: 0 }]
-                    }
+                    Some(name) if inlined.is_empty() => vec![Function::named(name)],
                     _ => inlined,
                 }
             });
@@ -330,6 +368,51 @@ impl Module {
     }
 }
 
+/// A file that is the recorded one, as far as that can be known.
+struct Opened {
+    wanted: Wanted,
+    image: Box<dyn Image>,
+    identity: Option<Identity>,
+    elf: Elf,
+    is_proven: bool,
+}
+
+impl Opened {
+    /// The file at `path` on this machine.
+    fn local(path: &str, recorded: RecordedFile<'_>, files: &dyn Files) -> Result<Self, Missing> {
+        // The kernel appends this to the path of an unlinked file. A file that is there now must
+        // prove that it is the same.
+        let (path, unlinked) =
+            path.strip_suffix(" (deleted)").map_or((path, false), |path| (path, true));
+        let wanted = Wanted::Mapped(path.into());
+        let (mut image, identity) = open_image(files, &wanted).map_err(|_| Missing::Unreadable)?;
+        let elf = Elf::read(&mut image).ok_or(Missing::Damaged)?;
+        let is_proven = !recorded.build_id.is_empty() && !elf.build_id.is_empty();
+        if is_proven && !same_build(recorded.build_id, &elf.build_id) {
+            return Err(Missing::OtherBuild);
+        }
+        if (unlinked || recorded.must_prove) && !is_proven {
+            return Err(Missing::Unreadable);
+        }
+        let written = identity.and_then(|identity| identity.modified);
+        if !is_proven && written.zip(recorded.until).is_some_and(|(written, until)| written > until)
+        {
+            return Err(Missing::WrittenSince);
+        }
+        Ok(Self { wanted, image, identity, elf, is_proven })
+    }
+
+    /// The recorded file from a server.
+    fn fetched(path: &str, recorded: RecordedFile<'_>, resources: &Resources) -> Option<Self> {
+        let build_id = without_padding(recorded.build_id);
+        let fetched = resources.debuginfod.find(Kind::Executable, build_id)?;
+        let wanted = Wanted::Mapped(path.into()).debug(fetched);
+        let (mut image, identity) = open_image(&*resources.files, &wanted).ok()?;
+        let elf = Elf::read(&mut image).filter(|elf| elf.build_id == build_id)?;
+        Some(Self { wanted, image, identity, elf, is_proven: true })
+    }
+}
+
 /// Opens a file or, for `[vdso]`, the image that the kernel maps into every process.
 fn open_image(
     files: &dyn Files,
@@ -347,6 +430,16 @@ pub(crate) fn same_build(recorded: &[u8], actual: &[u8]) -> bool {
     recorded.strip_prefix(actual).is_some_and(|padding| padding.iter().all(|&byte| byte == 0))
 }
 
+/// A recorded build id without those zeros: ids of 20 bytes are the usual ones, those of 16 bytes
+/// come next.
+fn without_padding(recorded: &[u8]) -> &[u8] {
+    const MD5_LEN: usize = 16;
+    match recorded.split_at_checked(MD5_LEN) {
+        Some((id, [0, 0, 0, 0])) => id,
+        _ => recorded,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -358,6 +451,9 @@ mod tests {
         assert!(same_build(&[1, 2, 3, 0, 0], &[1, 2, 3]));
         assert!(!same_build(&[1, 2, 3, 0, 4], &[1, 2, 3]));
         assert!(!same_build(&[1, 2], &[1, 2, 3]));
+        let padded = [[7; 16].as_slice(), &[0; 4]].concat();
+        assert_eq!(without_padding(&padded), [7; 16]);
+        assert_eq!(without_padding(&[7; 20]), [7; 20]);
     }
 
     #[test]
@@ -366,7 +462,7 @@ mod tests {
         let path = dir.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let files = LocalFiles { kallsyms: PathBuf::new(), perf_map_dir: PathBuf::new() };
-        let resources = Resources::new(Arc::new(files), Vec::new(), true, 0);
+        let resources = Resources::new(Arc::new(files), Vec::new(), Debuginfod::default(), true, 0);
         assert_eq!(
             Module::open(path.to_str().unwrap(), RecordedFile::default(), &resources).err(),
             Some(Missing::Unreadable)

@@ -16,7 +16,7 @@ pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
 pub(crate) fn set_names(trace: &mut Trace, names: impl Iterator<Item = (FrameId, Option<String>)>) {
     for (frame, name) in names {
         if let Some(name) = name {
-            set_functions(trace, frame, &[Function { name, file: String::new(), line: 0 }]);
+            set_functions(trace, frame, &[Function::named(name)]);
         }
     }
 }

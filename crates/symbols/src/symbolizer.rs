@@ -1,11 +1,12 @@
 //! [`Symbolizer`]: names the frames of traces, and keeps what it read for the next one.
 
+use crate::debuginfod::Debuginfod;
+use crate::fetch::Fetching;
 use crate::files::{Files, LocalFiles};
 use crate::function::Functions;
 use crate::kernel::Kernel;
 use crate::module::{Missing, Module, RecordedFile, Resources};
 use crate::naming::{listed, set_functions, set_names};
-use crate::pdb::server::Fetching;
 use crate::pdb::store::SymbolPath;
 use crate::perf_map::{self, PerfMap};
 use crate::{images, jobs, origin, vdso};
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use unhitch_model::{FrameId, ModuleId, ModuleKind, System, Trace};
+use unhitch_model::{self as model, FrameId, ModuleId, ModuleKind, System, Trace};
 
 /// Maximum number of saves for which files and maps are kept without being used.
 const MAX_UNUSED_SAVES: u64 = 8;
@@ -34,6 +35,8 @@ pub struct Options {
     pub pdbs: SymbolPath,
     /// How to fetch PDBs from the servers in that path.
     pub fetching: Fetching,
+    /// Servers of programs and debug files that are not on this machine; none by default.
+    pub debuginfod: Debuginfod,
     /// Whether to look up inlined functions and source lines where a file has DWARF.
     pub lines: bool,
     /// Maximum CPU time for naming one trace. With a limit, files that do not answer are given up
@@ -49,6 +52,7 @@ impl Default for Options {
             perf_map_dir: origin::PERF_MAP_DIR.into(),
             pdbs: SymbolPath::default(),
             fetching: Fetching::default(),
+            debuginfod: Debuginfod::default(),
             lines: true,
             effort: None,
         }
@@ -152,53 +156,100 @@ impl Symbolizer {
                         && self.options.perf_map_dir == Path::new(origin::PERF_MAP_DIR) => {}
                 ModuleKind::Anonymous { pid } => jit.push((pid, frames)),
                 ModuleKind::Image { .. } | ModuleKind::Jit { .. } | ModuleKind::Cut => {}
-                ModuleKind::File => {
-                    let key = (trace.name(module.path).to_owned(), module.build_id.clone());
-                    let is_here = key.0.starts_with('/') && !key.0.starts_with("/memfd:")
-                        || key.0 == vdso::NAME && foreign.is_none();
-                    if is_here {
-                        let module = self.modules.remove(&key).map(|kept| kept.value);
-                        jobs.push(Job { key, frames, module, names: Vec::new(), missing: None });
-                    }
-                }
+                ModuleKind::File if trace.name(module.path) == vdso::NAME && foreign.is_some() => {}
+                ModuleKind::File => jobs.extend(self.job(trace, module, frames)),
             }
         }
+        let foreign_kernel =
+            foreign.filter(|_| self.options.kallsyms == Path::new(origin::KALLSYMS));
+        let (files, kallsyms) = (Arc::clone(&self.files), self.options.kallsyms.clone());
+        let mut symbols = std::mem::take(&mut self.kernel);
+        let mut kernel_names = Ok(Vec::new());
+        let missing = self.name_files(trace, jobs, false, || {
+            kernel_names = match foreign_kernel {
+                _ if kernel.ids.is_empty() => Ok(Vec::new()),
+                Some(why) => Err(format!("kernel functions have no names: {why}")),
+                None => symbols
+                    .name(&*files, &kallsyms, &kernel.offsets)
+                    .map_err(|unnamed| unnamed.warning()),
+            };
+        });
+        self.kernel = symbols;
+        match kernel_names {
+            Ok(names) => set_names(trace, kernel.ids.into_iter().zip(names)),
+            Err(warning) => trace.warnings.add(warning),
+        }
+        for (why, mut files) in missing {
+            let modules = files.len();
+            files.sort_unstable();
+            files.dedup();
+            trace.warnings.add(why.warning(modules, &listed(&files)));
+        }
+        self.name_jit(trace, jit);
+        self.drop_unused();
+    }
+
+    /// Names frames in files whose build id was recorded, from the same builds here or on a server.
+    /// Names nothing else, so the trace may be from any machine. The recording has warned about
+    /// frames that it could not name, so this does not.
+    pub fn resolve_by_build_id(&mut self, trace: &mut Trace) {
+        self.saves += 1;
+        let mut jobs = Vec::new();
+        for (id, frames) in nameless_frames(trace) {
+            let identified = |module: &&model::Module| {
+                module.kind == ModuleKind::File && !module.build_id.is_empty()
+            };
+            let module = trace.modules.get(id).filter(identified);
+            jobs.extend(module.and_then(|module| self.job(trace, module, frames)));
+        }
+        self.name_files(trace, jobs, true, || {});
+        self.drop_unused();
+    }
+
+    /// The job to name `frames` of `module`; `None` if it has no file.
+    fn job(&mut self, trace: &Trace, module: &model::Module, frames: Frames) -> Option<Job> {
+        let key = (trace.name(module.path).to_owned(), module.build_id.clone());
+        let has_file =
+            key.0.starts_with('/') && !key.0.starts_with("/memfd:") || key.0 == vdso::NAME;
+        has_file.then(|| {
+            let module = self.modules.remove(&key).map(|kept| kept.value);
+            Job { key, frames, module, names: Vec::new(), missing: None }
+        })
+    }
+
+    /// Names the frames of mapped files, and does `meanwhile` on this thread. If files `must_prove`
+    /// that they are the recorded ones, only those with the same build id are used. Returns the
+    /// files whose frames have no names, by the reason.
+    fn name_files(
+        &mut self,
+        trace: &mut Trace,
+        mut jobs: Vec<Job>,
+        must_prove: bool,
+        meanwhile: impl FnOnce(),
+    ) -> BTreeMap<Missing, Vec<String>> {
         jobs.sort_by_key(|job| {
             !SYSTEM_FOLDERS.iter().any(|folder| Path::new(&job.key.0).starts_with(folder))
         });
-        let foreign_kernel =
-            foreign.filter(|_| self.options.kallsyms == Path::new(origin::KALLSYMS));
         let pending: FxHashSet<FileKey> = jobs.iter().map(|job| job.key.clone()).collect();
         let kept_bytes = self.modules.values().map(|kept| kept.value.memory()).sum();
         let resources = Resources::new(
             Arc::clone(&self.files),
             self.options.debug_dirs.clone(),
+            self.options.debuginfod.clone(),
             self.options.lines,
             kept_bytes,
         );
         let until = origin::recorded_until(trace);
-        let mut kernel_names = Ok(Vec::new());
-        let done = jobs::run(
-            jobs,
-            move |job: &mut Job| job.run(until, &resources),
-            self.options.effort,
-            || {
-                kernel_names = match foreign_kernel {
-                    _ if kernel.ids.is_empty() => Ok(Vec::new()),
-                    Some(why) => Err(format!("kernel functions have no names: {why}")),
-                    None => self
-                        .kernel
-                        .name(&*self.files, &self.options.kallsyms, &kernel.offsets)
-                        .map_err(|unnamed| unnamed.warning()),
-                };
-            },
-        );
-        match kernel_names {
-            Ok(names) => set_names(trace, kernel.ids.into_iter().zip(names)),
-            Err(warning) => trace.warnings.add(warning),
+        let run = move |job: &mut Job| job.run(until, must_prove, &resources);
+        let done = jobs::run(jobs, run, self.options.effort, meanwhile);
+        for why in self.options.debuginfod.take_failures() {
+            trace.warnings.add(format!("names may be missing: debuginfod server {why}"));
         }
-        self.finish(trace, done, pending);
-        self.name_jit(trace, jit);
+        self.finish(trace, done, pending)
+    }
+
+    /// Drops what recent traces did not need.
+    fn drop_unused(&mut self) {
         self.modules
             .values_mut()
             .filter(|kept| kept.last_used < self.saves)
@@ -224,14 +275,11 @@ impl Symbolizer {
         for (pid, frames, map) in done {
             late.remove(&pid);
             let Some(map) = map else { continue };
-            set_names(
-                trace,
-                frames
-                    .ids
-                    .iter()
-                    .copied()
-                    .zip(frames.offsets.iter().map(|&avma| map.function_at(avma))),
-            );
+            for (&frame, &avma) in frames.ids.iter().zip(&frames.offsets) {
+                if let Some(function) = map.function_at(avma) {
+                    set_functions(trace, frame, &[function]);
+                }
+            }
             if map.is_cut() {
                 cut.push(pid);
             }
@@ -252,7 +300,13 @@ impl Symbolizer {
         }
     }
 
-    fn finish(&mut self, trace: &mut Trace, done: Vec<Job>, mut pending: FxHashSet<FileKey>) {
+    /// Puts the names into the trace. Returns the files whose frames have none, by the reason.
+    fn finish(
+        &mut self,
+        trace: &mut Trace,
+        done: Vec<Job>,
+        mut pending: FxHashSet<FileKey>,
+    ) -> BTreeMap<Missing, Vec<String>> {
         let mut missing: BTreeMap<Missing, Vec<String>> = BTreeMap::new();
         let mut miss = |why, path: &str| {
             missing
@@ -274,12 +328,7 @@ impl Symbolizer {
         }
         self.left_work_behind |= !pending.is_empty();
         pending.iter().for_each(|(path, _)| miss(Missing::Late, path));
-        for (why, mut files) in missing {
-            let modules = files.len();
-            files.sort_unstable();
-            files.dedup();
-            trace.warnings.add(why.warning(modules, &listed(&files)));
-        }
+        missing
     }
 }
 
@@ -298,9 +347,9 @@ fn nameless_frames(trace: &Trace) -> BTreeMap<ModuleId, Frames> {
 }
 
 impl Job {
-    fn run(&mut self, until: Option<SystemTime>, resources: &Resources) {
+    fn run(&mut self, until: Option<SystemTime>, must_prove: bool, resources: &Resources) {
         let known = self.module.take().filter(|module| module.is_current(&*resources.files));
-        let recorded = RecordedFile { build_id: &self.key.1, until };
+        let recorded = RecordedFile { build_id: &self.key.1, until, must_prove };
         match known.map_or_else(|| Module::open(&self.key.0, recorded, resources), Ok) {
             Ok(mut module) => {
                 (self.names, self.missing) = module.name(&self.frames.offsets, resources);

@@ -6,11 +6,8 @@
 //! `rbp` matter, because no other register is needed to find them.
 
 use crate::limited::{Image, Limited};
-use crate::vdso;
-use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, RegisterRule, RunTimeEndian,
-    UnwindContext, UnwindSection,
-};
+use crate::{unwind_table, vdso};
+use gimli::{CfaRule, CieOrFde, EhFrame, RegisterRule, UnwindContext, UnwindSection};
 use object::read::elf::ProgramHeader;
 use object::{File, Object, ObjectSection, elf};
 use std::io::Cursor;
@@ -127,15 +124,7 @@ pub(crate) fn of_vdso() -> Option<UnwindRules> {
 }
 
 fn rows<'a, I: Image>(file: &File<'a, &'a Limited<I>>, lowest: u64) -> Vec<u64> {
-    let Some(section) = file.section_by_name(".eh_frame") else { return Vec::new() };
-    let Ok(data) = section.data() else { return Vec::new() };
-    let address_of = |name| file.section_by_name(name).map_or(0, |section| section.address());
-    let bases = BaseAddresses::default()
-        .set_eh_frame(section.address())
-        .set_text(address_of(".text"))
-        .set_got(address_of(".got"));
-    let mut table = EhFrame::from(EndianSlice::new(data, RunTimeEndian::Little));
-    table.set_address_size(8);
+    let Some((table, bases)) = unwind_table::open(file) else { return Vec::new() };
     let linkage: Vec<_> = file
         .sections()
         .filter(|section| section.name_bytes().is_ok_and(|name| name.starts_with(b".plt")))

@@ -346,7 +346,7 @@ fn kernel_and_jit_frames_have_names() {
     Symbolizer::new(options(dir.path())).resolve(&mut trace);
     assert_eq!(trace.frame_names(poll), ["do_sys_poll"]);
     assert_eq!(trace.frame_names(ext4), ["ext4_find [ext4]"]);
-    assert_eq!(trace.frame_names(jit), ["LazyCompile:~run app.js:3"]);
+    assert_eq!(trace.frame_names(jit), ["run"]);
     assert_eq!(trace.frame_names(other), ["[anon]+0x7f0080"]);
     assert!(trace.warnings.is_empty(), "{:?}", trace.warnings);
 

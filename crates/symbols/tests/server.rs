@@ -2,11 +2,12 @@
 //! build, or not at all. The servers are threads of the tests, on this machine. Needs the program
 //! `curl`.
 
+mod server_support;
+
+use server_support::{Server, files, ok, status};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unhitch_etl_writer::{Guid, Pdb, Public};
 use unhitch_model::{Frame, FrameId, Module, ModuleKind, System, Trace};
@@ -16,50 +17,6 @@ const GUID: Guid =
     Guid::new(0x3844_dbb9, 0x2017, 0x4967, [0xbe, 0x7a, 0xa4, 0xa2, 0xc2, 0x04, 0x30, 0xfa]);
 const AGE: u32 = 0x1a;
 const KEY: &str = "3844DBB920174967BE7AA4A2C20430FA1A";
-
-/// A server that answers each path with given bytes, and the requested paths.
-struct Server {
-    url: String,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl Server {
-    fn new(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/store", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let shown = Arc::clone(&asked);
-        // Ends with the test's process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream: TcpStream = stream.unwrap();
-                let lines =
-                    BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
-                let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
-                let path = head[0].split(' ').nth(1).unwrap().to_owned();
-                let bytes = answer(&path);
-                shown.lock().unwrap().push(path);
-                // The client may hang up early.
-                let _ = stream.write_all(&bytes);
-            }
-        });
-        Self { url, asked }
-    }
-
-    fn asked(&self) -> Vec<String> {
-        let mut asked = self.asked.lock().unwrap().clone();
-        asked.sort();
-        asked
-    }
-}
-
-fn ok(body: &[u8]) -> Vec<u8> {
-    [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
-}
-
-fn status(status: &str) -> Vec<u8> {
-    format!("HTTP/1.1 {status}\r\nContent-Length: 4\r\n\r\nsad\n").into_bytes()
-}
 
 fn pdb(guid: Guid) -> Vec<u8> {
     let public =
@@ -99,12 +56,6 @@ fn resolve(images: &[&str], path: &SymbolPath) -> (String, Vec<String>) {
 
 fn path(cache: &Path, server: &Server) -> SymbolPath {
     SymbolPath::parse(&format!("srv*{}*{}", cache.display(), server.url), None)
-}
-
-/// All files below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 #[test]

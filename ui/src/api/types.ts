@@ -98,10 +98,12 @@ export interface Summary {
   threads: number;
   modules: number;
   lost: number;
+  lost_uncounted: number;
   losses: Loss[];
   spans: { cpu: number; from: Ns; to: Ns }[];
   warnings: string[];
   by_kind: Record<string, number>;
+  stack_counts: Record<string, number>;
   states: { code: number; name: string; label: string }[];
 }
 

@@ -93,9 +93,9 @@ export class TestBed {
     await fill(folder);
     // The golden traces' symbols of Windows functions.
     const symbols = join(folder, "symbols");
-    const server = spawn(UNHITCH, ["view", served(folder)], {
+    const server = spawn(UNHITCH, ["view", served(folder), "--symbols", symbols], {
       stdio: ["ignore", "pipe", "inherit"],
-      env: { ...process.env, BROWSER: "true", DISPLAY: "", _NT_SYMBOL_PATH: symbols },
+      env: { ...process.env, BROWSER: "true", DISPLAY: "" },
     });
     const address = await firstLine(server);
     // With scroll bars, which take space in real browsers, too.

@@ -38,11 +38,15 @@ pub struct Info {
     threads: usize,
     images: usize,
     lost: u64,
+    /// Number of places where events are missing that nobody counted.
+    lost_uncounted: usize,
     by_kind: BTreeMap<String, u64>,
+    stack_counts: BTreeMap<String, u64>,
     warnings: Vec<String>,
     host: String,
     kernel: String,
     producer: String,
+    recorder: String,
     notes: String,
     spans: Vec<SpanJson>,
     /// What the machine reported of itself; null where nothing was recorded.
@@ -79,7 +83,7 @@ impl Info {
             covered_end_ns: covered.end.nanos(),
             outside_events: trace.uncovered_events(),
             cpus: cpus.len().max(usize::from(trace.meta.cpus)),
-            events: trace.by_kind.values().sum(),
+            events: trace.by_kind.values().fold(0, |sum, count| sum.saturating_add(*count)),
             buffers: trace.meta.buffers,
             switches: trace.switches.len(),
             wakings: trace.wakings.len(),
@@ -91,12 +95,15 @@ impl Info {
             processes: trace.threads.processes().filter(|(id, _)| *id != ProcessId(0)).count(),
             threads: trace.threads.len() - 1,
             images: trace.modules.len(),
-            lost: trace.losses.iter().map(|loss| loss.events).sum(),
+            lost: trace.lost_events(),
+            lost_uncounted: trace.losses.iter().filter(|loss| loss.events == 0).count(),
             by_kind: trace.by_kind.clone(),
+            stack_counts: trace.stack_counts.clone(),
             warnings: trace.warnings.lines().collect(),
             host: trace.meta.host.clone(),
             kernel: trace.meta.kernel.clone(),
             producer: trace.meta.producer.clone(),
+            recorder: trace.meta.recorder.clone(),
             notes: trace.meta.notes.clone(),
             spans: trace
                 .spans
@@ -125,6 +132,14 @@ impl Info {
         if clocks.is_empty() { String::new() } else { format!(" ({})", clocks.join(", ")) }
     }
 
+    fn lost_text(&self) -> String {
+        match (self.lost, self.lost_uncounted) {
+            (0, 1..) => "an unknown number".to_owned(),
+            (lost, 1..) => format!("at least {}", units::count(lost)),
+            (lost, 0) => units::count(lost),
+        }
+    }
+
     /// The same in words.
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -137,6 +152,7 @@ impl Info {
         line("host", &self.host);
         line("kernel", &self.kernel);
         line("producer", &self.producer);
+        line("recorder", &self.recorder);
         line("notes", &self.notes);
         line("times", &format!("count from {}{}", self.origin, self.origin_clocks()));
         let since_origin = |ns: u64| units::seconds(ns.saturating_sub(self.origin_ns));
@@ -176,17 +192,42 @@ impl Info {
         line("processes", &units::count(self.processes as u64));
         line("threads", &units::count(self.threads as u64));
         line("modules", &units::count(self.images as u64));
-        line("lost", &units::count(self.lost));
+        line("lost", &self.lost_text());
         if let Some(machine) = &self.machine {
             machine.lines(&mut line);
         }
-        line("by kind", "");
-        for (kind, count) in &self.by_kind {
-            let _ = writeln!(out, "  {:>13}  {kind}", units::count(*count));
+        for (name, counts) in [("by kind", &self.by_kind), ("of stacks", &self.stack_counts)] {
+            if !counts.is_empty() {
+                let _ = writeln!(out, "{name}");
+            }
+            for (kind, count) in counts {
+                let _ = writeln!(out, "  {:>13}  {kind}", units::count(*count));
+            }
         }
         for warning in &self.warnings {
             let _ = writeln!(out, "WARNING  {warning}");
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unhitch_model::{Loss, Window};
+
+    #[test]
+    fn what_nobody_counted_is_not_none() {
+        for (lost, text) in [
+            (&[][..], "0"),
+            (&[0], "an unknown number"),
+            (&[5, 0], "at least 5"),
+            (&[u64::MAX, 7], "18,446,744,073,709,551,615"),
+        ] {
+            let loss = |&events: &u64| Loss { cpu: 0, window: Window::default(), events };
+            let trace = Trace { losses: lost.iter().map(loss).collect(), ..Trace::default() };
+            let shown = Info::new(&trace).text();
+            assert!(shown.contains(&format!("lost        {text}\n")), "{shown}");
+        }
     }
 }

@@ -167,7 +167,7 @@ impl Why {
                 switches: trace.switches.len(),
                 wakings: trace.wakings.len(),
                 samples: trace.samples.len(),
-                lost: trace.losses.iter().map(|loss| loss.events).sum(),
+                lost: trace.lost_events(),
                 warnings: trace.warnings.lines().collect(),
             },
             stalls: stalls

@@ -174,7 +174,7 @@ fn follow(
         parent.and_then(|hop| explanation.hops.get(hop as usize)).map_or(1, |hop| hop.depth + 1);
     let usable = by != thread && !by.is_idle() && (segment.wake.is_some() || depth == 1);
     let slept = Window::new(
-        segment.out.map_or(segment.window.start, |out| analysis.trace.switches.time[out]),
+        segment.left(analysis.trace).unwrap_or(segment.window.start),
         segment.window.end,
     );
     usable.then(|| Hop {
@@ -226,7 +226,8 @@ fn join_timed_waits(
             Some(later) => {
                 joined.truncate(later + 1);
                 if let Some(sleep) = joined.last_mut() {
-                    (sleep.window.start, sleep.out) = (segment.window.start, segment.out);
+                    sleep.window.start = segment.window.start;
+                    (sleep.out, sleep.earlier) = (segment.out, segment.earlier);
                 }
             }
             None => joined.push(segment),
@@ -326,16 +327,17 @@ fn terminal(analysis: &Analysis<'_>, segment: &Segment) -> Cause {
 }
 
 fn unseen(thread: ThreadId, window: Window, hop: Option<u32>) -> Piece {
-    let segment = Segment { window, state: State::Unknown, out: None, wake: None, back: None };
-    Piece { window, cause: Cause::Lost, thread, hop, segment }
+    Piece { window, cause: Cause::Lost, thread, hop, segment: Segment::unknown(window) }
+}
+
+/// The beginning of the sleep of a hop.
+pub(crate) fn sleep_of(analysis: &Analysis<'_>, hop: &Hop) -> Option<Segment> {
+    let begin = Window::new(hop.window.start, hop.window.start.plus(1));
+    let segments = analysis.segments(hop.sleeper, begin);
+    segments.into_iter().find(|segment| matches!(segment.state, State::Sleeping(_)))
 }
 
 /// The switch with which the sleeper of a hop left its CPU.
 pub(crate) fn fell_asleep(analysis: &Analysis<'_>, hop: &Hop) -> Option<usize> {
-    let mut out = None;
-    let begin = Window::new(hop.window.start, hop.window.start.plus(1));
-    analysis
-        .timeline
-        .each_segment(analysis.trace, hop.sleeper, begin, &mut |segment| out = out.or(segment.out));
-    out
+    sleep_of(analysis, hop)?.out
 }

@@ -1,15 +1,17 @@
 //! Who was kept from CPUs by the quota of a control group.
 //!
-//! No event shows it: the thread is ready and does not run. The groups' own counters do
-//! (`cpu.stat`, read regularly while recording). A quota is blamed for a wait only if the counters
-//! around it show that the group was throttled for at least half as long.
+//! Recorder 2 notes that a thread leaves its CPU throttled. Otherwise no event shows it: the thread
+//! is ready and does not run. The groups' own counters do (`cpu.stat`, read regularly while
+//! recording). A quota is blamed for a wait only if the thread was seen to be throttled for at least
+//! half of it, or if the counters around it show that the group was.
 
 use super::explanation::{Cause, Explanation};
 use crate::Analysis;
+use crate::timeline::Segment;
 use crate::wording::units;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::{MachineReport, ThreadId, Throttling, Window};
+use unhitch_model::{MachineReport, TaskState, ThreadId, Throttling, Window};
 
 /// The quota that kept `thread` from CPUs for `waited_ns` inside `window`; nothing where the
 /// counters do not say so.
@@ -20,7 +22,19 @@ pub fn throttled(
     waited_ns: u64,
 ) -> Option<Throttling> {
     let found = analysis.trace.machine.throttled_by(&analysis.trace.threads, thread, window)?;
-    (waited_ns > 0 && found.throttled_ns.saturating_mul(2) >= waited_ns).then_some(found)
+    let is_half = |ns: u64| ns.saturating_mul(2) >= waited_ns;
+    let is_enough = is_half(found.throttled_ns) || is_half(throttled_ns(analysis, thread, window));
+    (waited_ns > 0 && is_enough).then_some(found)
+}
+
+/// How long the thread waited for a CPU in `window` after it had left one throttled.
+fn throttled_ns(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> u64 {
+    let left_throttled = |segment: &&Segment| {
+        let state = segment.out.map(|out| analysis.trace.switches.prev_state[out]);
+        state == Some(TaskState::Throttled)
+    };
+    let segments = analysis.segments(thread, window);
+    segments.iter().filter(left_throttled).map(|segment| segment.window.duration_ns()).sum()
 }
 
 /// The quota that kept one thread of an explanation from CPUs for at least half of it.

@@ -27,13 +27,15 @@ pub fn class_of(analysis: &Analysis<'_>, segment: &Segment) -> WaitClass {
     }
 }
 
-/// What the recorder noted of the sleep when it began, if it did.
+/// What the recorder noted of a sleep when it began, if it did.
 pub(crate) fn kept_wait<'a>(analysis: &Analysis<'a>, segment: &Segment) -> Option<&'a KeptWait> {
-    let switches = &analysis.trace.switches;
-    let out = segment.out?;
-    let key = (*switches.prev.get(out)?, *switches.time.get(out)?);
-    let waits = &analysis.trace.kept_waits;
-    waits.binary_search_by_key(&key, |wait| (wait.thread, wait.time)).ok().map(|at| &waits[at])
+    let trace = analysis.trace;
+    let key = match (segment.out, segment.earlier_wait(trace)) {
+        (Some(out), _) => (*trace.switches.prev.get(out)?, *trace.switches.time.get(out)?),
+        (None, earlier) => earlier.map(|earlier| (earlier.thread, earlier.since))?,
+    };
+    let at = trace.kept_waits.binary_search_by_key(&key, |wait| (wait.thread, wait.time));
+    Some(&trace.kept_waits[at.ok()?])
 }
 
 /// The class by Windows' own reason, for a sleep whose stack is missing or has no names.

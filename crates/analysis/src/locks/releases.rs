@@ -113,7 +113,7 @@ pub fn waits_ended_in(
         })
         .filter_map(|(thread, segment)| {
             let woken = analysis.trace.wakings.time[segment.wake?];
-            let slept_from = analysis.trace.switches.time[segment.out?];
+            let slept_from = segment.left(analysis.trace)?;
             (woken >= window.start && woken <= window.end).then(|| {
                 (thread, woken, woken.since(slept_from), segment.wait_stack(analysis.trace))
             })

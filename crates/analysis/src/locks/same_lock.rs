@@ -102,8 +102,7 @@ fn is_kernel_avma(avma: u64) -> bool {
 }
 
 fn kernel_lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<u64> {
-    let wait =
-        analysis.kernel_locks.at(thread, *analysis.trace.switches.time.get(segment.out?)?)?;
+    let wait = analysis.kernel_locks.at(thread, segment.left(analysis.trace)?)?;
     let stack = segment.wait_stack(analysis.trace);
     let in_kernel =
         &analysis.trace.stacks.frames_of(stack)[..analysis.trace.stacks.kernel_len(stack)];

@@ -1,6 +1,7 @@
 //! A stall as detectors see it, and the phrases that they share.
 
 use super::finding::{Evidence, Finding, Pattern};
+use super::peers;
 use crate::candidate::Candidate;
 use crate::explain::{self, Cause, Explanation, Hop, Piece, Share};
 use crate::locks::{Release, releases};
@@ -197,6 +198,18 @@ impl Case<'_> {
         }
     }
 
+    /// When a sleep began, if that was before the recording.
+    pub fn began_earlier(&self, sleep: &Segment) -> Option<Sentence> {
+        let trace = self.analysis.trace;
+        let earlier = sleep.earlier_wait(trace)?;
+        let ago = duration(self.analysis.timeline.window().start.since(earlier.since));
+        Some(match (earlier.since == Time::ZERO, earlier.is_estimate) {
+            (true, _) => Sentence::from("That wait began before the recording."),
+            (false, true) => sentence!("That wait began about {} before the recording.", ago),
+            (false, false) => sentence!("That wait began {} before the recording.", ago),
+        })
+    }
+
     /// A stack on one line.
     pub fn stack(&self, stack: StackId) -> Span {
         Span::new(stack_text(self.analysis, stack), Subject::Stack(stack))
@@ -246,7 +259,12 @@ impl Case<'_> {
     /// What the victim waited for, and where; nothing where it waited for nobody.
     pub fn waited_in(&self) -> Option<Sentence> {
         let wait = self.victims_wait()?;
-        Some(sentence!("It waited ({}) in\n  {}", wait.class.words(), self.wait_stack(wait)))
+        let sleep = explain::sleep_of(self.analysis, wait);
+        let on =
+            sleep.map(|sleep| peers::waited_on(self.analysis, wait.sleeper, &sleep, self.at()));
+        let on = on.unwrap_or_default();
+        let stack = self.wait_stack(wait);
+        Some(sentence!("It waited ({}){} in\n  {}", wait.class.words(), on, stack))
     }
 
     /// `7,498 of 7,547 samples are in`, and one of the stacks.

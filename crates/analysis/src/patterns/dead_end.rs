@@ -2,10 +2,12 @@
 
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
+use super::peers;
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
 use crate::wording::recording;
 use crate::wording::sentence::{Sentence, sentence};
+use unhitch_model::ThreadId;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let lost = case.ns_of(|piece, _| piece.cause == Cause::Lost);
@@ -34,16 +36,31 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let stack = longest.segment.wait_stack(case.analysis.trace);
     if !stack.is_empty() {
         let waited_in = case.segment_stack(longest.thread, &longest.segment);
-        sentences.push(sentence!("It waited in\n  {}", waited_in));
+        let on = peers::waited_on(case.analysis, longest.thread, &longest.segment, case.at());
+        sentences.push(sentence!("It waited{} in\n  {}", on, waited_in));
     }
+    sentences.extend(case.began_earlier(&longest.segment));
+    let silent = silent_peer(case, longest);
+    let cause = match silent {
+        Some(peer) => sentence!("no answer from {}, which has the other end.", case.name(peer)),
+        None => sentence!("not known: {}.", why.clone()),
+    };
     Some(Finding {
         function: own_function(case.analysis, stack),
         evidence: if lost > unseen { Evidence::Lost } else { Evidence::Inferred },
-        evidence_words: why.clone(),
+        evidence_words: why,
         sentences,
         advice: advice.to_owned(),
-        ..case.finding(Pattern::DeadEnd, sentence!("not known: {}.", why))
+        culprit: silent,
+        ..case.finding(Pattern::DeadEnd, cause)
     })
+}
+
+/// The only process that has the other end of what the thread waited on, if the wait did not end.
+fn silent_peer(case: &Case<'_>, longest: &Piece) -> Option<ThreadId> {
+    let never_ended = longest.window.end >= case.analysis.timeline.window().end;
+    let peer = || peers::only_peer(case.analysis, longest.thread, &longest.segment);
+    never_ended.then(peer).flatten()
 }
 
 /// Why the trace does not show what a thread did, and what to do about it.
@@ -69,13 +86,14 @@ fn is_overwritten(case: &Case<'_>) -> bool {
 fn why_unseen(case: &Case<'_>, longest: &Piece, is_message: bool) -> (Sentence, &'static str) {
     let trace = case.analysis.trace;
     let silent = case.analysis.cpus.silent_cpus(trace);
-    if is_message {
+    let is_waiting = longest.window.end >= case.analysis.timeline.window().end;
+    if is_message && !(is_waiting && silent_peer(case, longest).is_some()) {
         let why = "it waited for a message from the network, and the sender is not recorded";
         (Sentence::from(why), "")
     } else if trace.wakings.is_empty() {
         let why = "the recording holds no wake-ups, so nothing shows who ended the wait";
         (Sentence::from(why), recording::wakings(trace.meta.system))
-    } else if longest.window.end >= case.analysis.timeline.window().end {
+    } else if is_waiting {
         (
             Sentence::from("it was still waiting when the recording ended"),
             "Save again after the wait has ended: the wake-up that ends it names the culprit.",

@@ -2,13 +2,14 @@
 
 use super::case::Case;
 use super::case::in_function;
+use super::disks;
 use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, What};
 use crate::locks::waits_for;
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, count, duration, plural, sentence};
-use unhitch_model::ThreadId;
+use unhitch_model::{System, ThreadId};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let is_io = |share: &&crate::Share| share.what == What::Io;
@@ -46,6 +47,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     sentences.extend(lengths(case));
     sentences.extend(other_waiters(case));
+    sentences.extend(disks::sentences(case, waiter));
     let cause = sentence!(
         "a slow disk or file system{}.",
         in_function(", waited for in ", &own_function(case.analysis, asked))
@@ -54,9 +56,12 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         culprit: Some(waiter),
         function: own_function(case.analysis, asked),
         sentences,
-        advice: "The device's own queue is not recorded (block:block_rq_issue and \
-                 block:block_rq_complete would show it)."
-            .to_owned(),
+        advice: match trace.meta.notes_facts || trace.meta.system != System::Linux {
+            true => String::new(),
+            false => {
+                "The requests to the disk are not recorded; `--engine bpf` records them.".to_owned()
+            }
+        },
         ..case.finding(Pattern::IoWait, cause)
     })
 }

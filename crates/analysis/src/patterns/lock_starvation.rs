@@ -183,7 +183,6 @@ impl Starvation {
         let wakes = operation.wakes.len();
         let missing = operation.sleeps as usize - wakes.min(operation.sleeps as usize);
         let seen = missing <= usize::from(operation.open);
-        let nearly_all = missing * 100 <= operation.sleeps as usize;
         if !self.is_herd() && !self.barging.is_certain() {
             weaken(finding, |_| {
                 sentence!(
@@ -191,17 +190,11 @@ impl Starvation {
                     self.barging.seen(case.name(self.culprit()))
                 )
             });
-        } else if !seen && !nearly_all {
+        } else if !seen {
             weaken(finding, |_| {
                 let wakes = units::plural(missing as u64, "wake-up");
                 sentence!("{} {} not recorded", wakes, if missing == 1 { "was" } else { "were" })
             });
-        } else if !seen && finding.evidence == Evidence::Direct {
-            finding.evidence_words = sentence!(
-                "{} of {} wake-ups were seen",
-                count(wakes as u64),
-                count(operation.sleeps.into())
-            );
         } else if finding.evidence == Evidence::Direct {
             finding.evidence_words = sentence!("every wake-up was seen ({})", count(wakes as u64));
         }

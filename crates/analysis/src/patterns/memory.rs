@@ -2,6 +2,7 @@
 
 use super::case::Case;
 use super::case::in_function;
+use super::disks;
 use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::Cause;
@@ -31,12 +32,14 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     Some(Finding {
         culprit: Some(waiter),
         function,
-        sentences: vec![sentence!(
+        sentences: std::iter::once(sentence!(
             "{} spent {} on page faults, reclaim, swap or throttled writing, in\n  {}",
             case.it_or_name(waiter),
             case.part(ns),
             waited_in
-        )],
+        ))
+        .chain(disks::sentences(case, waiter))
+        .collect(),
         advice:
             "See /proc/pressure/memory and the control group's memory.events. Memory that must \
                  be quick to access can be locked (mlock), or touched beforehand."

@@ -85,6 +85,18 @@ pub(super) fn wait_stack(source: &Source<'_>, row: &Row) -> Cell {
     Cell::from(source.same(StackKind::Wait, stack).0)
 }
 
+/// The state in which the thread left its CPU.
+pub(super) fn state(source: &Source<'_>, row: &Row) -> Cell {
+    let trace = source.analysis.trace;
+    let state = match (row.out, source.name) {
+        (NOWHERE, Name::Waits) => {
+            row.sleep(source.analysis).earlier_wait(trace).map(|earlier| earlier.state)
+        }
+        (out, _) => trace.switches.prev_state.get(out as usize).copied(),
+    };
+    state.map_or(NONE, |state| source.text(state.letter()))
+}
+
 pub(super) fn reason(source: &Source<'_>, row: &Row) -> Cell {
     let flags =
         (row.wake != NOWHERE).then(|| source.analysis.trace.wakings.flags[row.wake as usize]);

@@ -6,9 +6,9 @@
 //! "Readying Thread Stack" is the wake stack here.
 
 use super::cells::*;
-use super::rows::{NOWHERE, Row};
+use super::rows::Row;
 use super::source::Source;
-use super::{Cell, NONE, Name, TABLES, events};
+use super::{Cell, NONE, Name, TABLES, events, kept};
 use crate::stacks::StackKind;
 use Name::{Cpus, Events, Lifetimes, Samples, Stalls, Switches, Threads, Waits, Wakes};
 use std::fmt::Write;
@@ -123,8 +123,12 @@ pub static COLUMNS: &[Column] = &[
     column!("idle" [], Kind::Duration, &[Cpus], "time in which nothing ran", |_, row| row.slept_ns),
     column!("samples" [], Kind::Count, &[Threads, Cpus], "CPU samples that show it at work", |source, row| source.samples(row)),
     column!("sampled" ["time by samples"], Kind::Duration, &[Threads, Cpus], "the number of samples × the sampling interval: about how long it was on a CPU", |source, row| source.sampled_ns(row)),
-    column!("state" ["New Prev State"], Kind::Text, &[Switches, Waits], "the state in which it was switched out, as `ps` writes it", |source, row| if row.out == NOWHERE { NONE } else { source.text(source.analysis.trace.switches.prev_state[row.out as usize].letter()) }),
+    column!("state" ["New Prev State"], Kind::Text, &[Switches, Waits], "the state in which it was switched out, as `ps` writes it", state),
     column!("reason" ["wait class", "class", "New Prev Wait Reason"], Kind::Text, WOKEN, "what it waited for; or that it was preempted, or is new", reason),
+    column!("lock" [], Kind::Text, &[Waits], "the address of the lock that it waited for: of a futex in its process, or in the kernel", kept::lock),
+    column!("lock owner" [], Kind::Text, &[Waits], "the thread that held that lock when the wait began, if the lock says so", kept::lock_owner),
+    column!("lock owner tid" [], Kind::Number, &[Waits], "the id of that thread", kept::lock_owner_tid),
+    column!("waited on" ["descriptor"], Kind::Text, &[Waits], "the file, pipe, socket or device that its system call was about; only of waits that were kept (BPF)", kept::waited_on),
     column!("priority" ["New In Pri", "prio"], Kind::Number, &[Switches], "its kernel priority when it was switched in: 100 to 139 are normal, lower ones real-time", |source, row| Cell::from(source.analysis.trace.switches.next_prio[row.index as usize])),
     column!("switches" [], Kind::Count, &[Threads, Cpus], "how often it was switched in; for a CPU, how many switches it made", |_, row| row.switches),
     column!("events" [], Kind::Count, &[Cpus], "switches, wake-ups and samples on it", |_, row| Cell::from(row.index)),

@@ -21,6 +21,7 @@ mod column;
 mod events;
 mod filter;
 mod fit;
+mod kept;
 mod pivot;
 mod print;
 mod query;

@@ -68,18 +68,20 @@ impl Row {
     /// The sleep before the row's switch-in or wake-up, as the timeline has it.
     pub fn sleep(&self, analysis: &Analysis<'_>) -> Segment {
         let out = (self.out != NOWHERE).then_some(self.out as usize);
-        let state = out
-            .and_then(|out| analysis.trace.switches.prev_state.get(out))
-            .copied()
-            .unwrap_or(TaskState::Sleeping);
         let wake = (self.wake != NOWHERE).then_some(self.wake as usize);
-        Segment {
-            window: Window::new(self.start, self.end),
-            state: State::Sleeping(state),
-            out,
-            wake,
-            back: None,
-        }
+        let begin = Window::new(self.start, self.start.plus(1));
+        let earlier = match out {
+            Some(_) => None,
+            None => analysis.segments(self.thread, begin).iter().find_map(|sleep| sleep.earlier),
+        };
+        let trace = analysis.trace;
+        let state = match (out, earlier) {
+            (Some(out), _) => trace.switches.prev_state.get(out).copied(),
+            (None, earlier) => earlier.map(|earlier| trace.earlier_waits[earlier].state),
+        };
+        let state = State::Sleeping(state.unwrap_or(TaskState::Sleeping));
+        let window = Window::new(self.start, self.end);
+        Segment { state, out, earlier, wake, ..Segment::unknown(window) }
     }
 }
 

@@ -197,7 +197,8 @@ impl Timeline {
         }
     }
 
-    /// What a thread did from its start to its first event, inferred from that event.
+    /// What a thread did from its start to its first event, inferred from that event, and from what
+    /// the recorder knows of waits that began earlier.
     fn before_first(
         &self,
         trace: &Trace,
@@ -206,32 +207,29 @@ impl Timeline {
         emit: &mut dyn FnMut(Segment),
     ) {
         let life = self.life(thread);
-        let Some(first) = first else {
-            return emit(Segment {
-                window: life,
-                state: State::Unknown,
-                out: None,
-                wake: None,
-                back: None,
-            });
+        let wake = first.and_then(|first| seen(first.wake).filter(|_| first.out == NONE));
+        let end = first.map_or(life.end, |first| self.first_time(trace, first));
+        let waited = |at: &usize| {
+            let earlier = &trace.earlier_waits[*at];
+            match (first, earlier.until) {
+                (None, until) => until.is_none(),
+                (Some(first), Some(until)) => first.out == NONE && until >= end,
+                (Some(_), None) => false,
+            }
         };
-        let window = Window::new(life.start, self.first_time(trace, first));
-        let wake = seen(first.wake);
-        let state = match wake {
-            _ if first.out != NONE => State::Ran,
-            Some(wake) if !trace.wakings.flags[wake].has(WakeFlags::NEW) => {
+        let of_thread = trace.earlier_waits.binary_search_by_key(&thread, |wait| wait.thread);
+        let earlier = of_thread.ok().filter(waited);
+        let state = match (earlier, wake) {
+            (Some(earlier), _) => State::Sleeping(trace.earlier_waits[earlier].state),
+            (None, Some(wake)) if !trace.wakings.flags[wake].has(WakeFlags::NEW) => {
                 State::Sleeping(TaskState::Sleeping)
             }
+            (None, None) if first.is_some_and(|first| first.out != NONE) => State::Ran,
             // It was created then. Or it came on without a wake-up, which was before the window.
             _ => State::Unknown,
         };
-        emit(Segment {
-            window,
-            state,
-            out: None,
-            wake: wake.filter(|_| first.out == NONE),
-            back: None,
-        });
+        let window = Window::new(life.start, end);
+        emit(Segment { state, earlier, wake, ..Segment::unknown(window) });
     }
 
     /// The segments of one cycle: off the CPU, runnable, and running (or unknown) up to `end`, the
@@ -247,7 +245,7 @@ impl Timeline {
         let (out, wake, back) = (seen(cycle.out), seen(cycle.wake), seen(cycle.back));
         let segment =
             |start: Time, end: Time, state: State, wake: Option<usize>, back: Option<usize>| {
-                Segment { window: Window::new(start, end), state, out, wake, back }
+                Segment { window: Window::new(start, end), state, out, earlier: None, wake, back }
             };
         let begin = self.first_time(trace, cycle);
         let off_end = back.map_or(end, |back| trace.switches.time[back]);
@@ -295,13 +293,8 @@ impl Timeline {
         }
         if let Some(back) = back {
             let state = if next_lost { State::Unknown } else { State::Ran };
-            emit(Segment {
-                window: Window::new(off_end, end),
-                state,
-                out: None,
-                wake: None,
-                back: Some(back),
-            });
+            let window = Window::new(off_end, end);
+            emit(Segment { state, back: Some(back), ..Segment::unknown(window) });
         }
     }
 
@@ -326,13 +319,7 @@ impl Timeline {
                 if !before.is_empty() {
                     take(Segment { window: before, ..segment });
                 }
-                take(Segment {
-                    window: hidden,
-                    state: State::Unknown,
-                    out: None,
-                    wake: None,
-                    back: None,
-                });
+                take(Segment::unknown(hidden));
                 segment.window.start = hidden.end;
             }
         }

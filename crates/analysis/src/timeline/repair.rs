@@ -10,7 +10,9 @@
 //! CPU on which it never was. The trace's warnings give the number of inferred switches.
 
 use std::ops::Range;
-use unhitch_model::{StackId, Switches, TaskState, ThreadId, Time, Trace, Window};
+use unhitch_model::{
+    StackId, Switches, TaskState, ThreadId, Time, Trace, Window, linux::USUAL_PRIO,
+};
 
 /// What is known of a thread up to the current event.
 #[derive(Clone, Copy)]
@@ -28,7 +30,7 @@ struct Seen {
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { on: None, woken: None, prio: 120, shown: false }
+        Self { on: None, woken: None, prio: USUAL_PRIO, shown: false }
     }
 }
 
@@ -300,8 +302,9 @@ impl<'a> Chains<'a> {
 
     /// Adds a missing switch on `cpu`, unless its events are known to be lost.
     fn add(&mut self, before: usize, time: Time, cpu: u16, prev: ThreadId, next: ThreadId, by: By) {
-        let prio =
-            |thread: ThreadId| self.threads.get(thread.index()).map_or(120, |thread| thread.prio);
+        let prio = |thread: ThreadId| {
+            self.threads.get(thread.index()).map_or(USUAL_PRIO, |thread| thread.prio)
+        };
         let (prev_prio, next_prio) = (prio(prev), prio(next));
         let seen = self.cpus[usize::from(cpu)].seen;
         if !self

@@ -1,6 +1,6 @@
 //! Options of the commands that record: `record`, `watch` and `save`.
 
-use super::values::{parse_duration, parse_size};
+use super::values::{parse_bytes, parse_duration, parse_size};
 use clap::Args as ClapArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -55,6 +55,10 @@ pub struct RecordArgs {
     /// Stop after this time, e.g. 10s or 500ms
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, conflicts_with = "run")]
     pub duration: Option<Duration>,
+    /// Stop when the trace has about this size, e.g. 500M or 2G [default: when 5 % of the disk or
+    /// 512M are free]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub max_size: Option<u64>,
     #[command(flatten)]
     pub recorder: RecorderArgs,
     /// Run this command and record until it exits

@@ -21,6 +21,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Parses the size of a ring buffer, such as `16M`, `512K` or `1G`; a bare number is in bytes.
 #[cfg(target_os = "linux")]
 pub fn parse_size(text: &str) -> Result<usize, String> {
+    let bytes = parse_bytes(text)?;
+    let size = usize::try_from(bytes).ok().filter(|size| (256 << 10..=1 << 30).contains(size));
+    size.ok_or_else(|| format!("{text} is out of range: a ring buffer has 256K to 1G"))
+}
+
+/// Parses a size in bytes, such as `500M` or `2G`; a bare number is in bytes.
+#[cfg(target_os = "linux")]
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let upper = text.to_ascii_uppercase();
     let upper = upper.trim_end_matches("IB").trim_end_matches('B');
     let (number, shift) = match upper.chars().last() {
@@ -30,10 +38,9 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
         _ => (upper, 0),
     };
     let count = number
-        .parse::<usize>()
+        .parse::<u64>()
         .map_err(|_| format!("not a size: {text:?}; write it as 16M or 512K"))?;
-    let bytes = count.checked_mul(1 << shift).filter(|bytes| (256 << 10..=1 << 30).contains(bytes));
-    bytes.ok_or_else(|| format!("{text} is out of range: a ring buffer has 256K to 1G"))
+    count.checked_mul(1 << shift).ok_or_else(|| format!("{text} is out of range"))
 }
 
 #[cfg(test)]

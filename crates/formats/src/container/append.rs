@@ -1,10 +1,10 @@
-//! Adds the function names to a container that is on disk already.
+//! Adds members to a container that is on disk already, above all the function names.
 //!
-//! *Why after the rest*: names come from files of other users, which may make their reader wait,
-//! fail or die. By then the trace is safe. A zip ends with its directory: the new member takes the
-//! directory's place, and the new directory follows. Both are built in memory first, so the file
-//! lacks a directory only during one write. [`recover`](super::recover) reads what a crash leaves
-//! at that moment.
+//! *Why names are added last*: they come from files of other users, which may make their reader
+//! wait, fail or die. By then the trace is safe. A zip ends with its directory: the new member takes
+//! the directory's place, and the new directory follows. Both are built in memory first, so the
+//! file lacks a directory only during one write. [`recover`](super::recover) reads what a crash
+//! leaves at that moment.
 
 use super::members::SYMBOLS;
 use super::symbols::SymbolFile;
@@ -23,15 +23,23 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
 pub fn add_symbols(file: &File, path: &Path, symbols: &SymbolFile) -> Result<u64, Error> {
     let json =
         serde_json::to_vec(symbols).map_err(|source| Error::Json { entry: SYMBOLS, source })?;
+    add_members(file, path, &[(SYMBOLS, &json)])
+}
+
+/// Adds members to a container; as [`add_symbols`].
+pub(super) fn add_members(
+    file: &File,
+    path: &Path,
+    members: &[(&str, &[u8])],
+) -> Result<u64, Error> {
     let start = ZipArchive::new(io::BufReader::new(file))?.central_directory_start();
     let (tail, old) = Tail::read(file, start).map_err(Error::at(path))?;
     let mut zip = ZipWriter::new_append(tail)?;
-    let written = zip
-        .start_file(
-            SYMBOLS,
-            SimpleFileOptions::default().compression_method(CompressionMethod::Deflated),
-        )
-        .and_then(|()| zip.write_all(&json).map_err(ZipError::Io));
+    let deflated = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+    let written = members.iter().try_for_each(|(name, bytes)| {
+        zip.start_file(*name, deflated)?;
+        zip.write_all(bytes).map_err(ZipError::Io)
+    });
     if let Err(error) = written {
         // Its destructor would try to finish the archive.
         std::mem::forget(zip);

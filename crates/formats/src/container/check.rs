@@ -5,13 +5,13 @@
 //! in 200 MiB of records is no reason to lose a hang that cannot be reproduced, but it must be
 //! reported.
 
-use super::members::{self, PERF_DATA};
-use crate::Error;
+use super::members;
 use rayon::prelude::*;
 use std::io::{Cursor, Read};
 use unhitch_model::Warnings;
-use zip::ZipArchive;
+use zip::read::ZipFile;
 use zip::result::ZipError;
+use zip::{CompressionMethod, ZipArchive};
 
 /// A zip file in memory.
 pub(super) type Zip<'a> = ZipArchive<Cursor<&'a [u8]>>;
@@ -55,9 +55,23 @@ pub(super) fn damaged(name: &str, why: &str) -> String {
     )
 }
 
-/// Both checksums, for [`damaged`].
-pub(super) fn mismatch(written: u32, found: u32) -> String {
-    format!("its checksum is {found:08x}, but was {written:08x} when it was written")
+/// Compares the checksum of a member's bytes with the one that it was written with.
+pub(super) fn compare(name: &str, written: u32, found: u32, warnings: &mut Warnings) {
+    if written != found {
+        let why = format!("its checksum is {found:08x}, but was {written:08x} when it was written");
+        warnings.add(damaged(name, &why));
+    }
+}
+
+/// Where the bytes of a member of the zip `bytes` are, as far as they exist; `None` if they are not
+/// there as they are, but packed.
+pub(super) fn stored<'a>(entry: &ZipFile<'_, impl Read>, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    if entry.compression() != CompressionMethod::Stored || entry.encrypted() {
+        return None;
+    }
+    let start = bytes.get(usize::try_from(entry.data_start()?).ok()?..).unwrap_or_default();
+    let len = usize::try_from(entry.compressed_size()).unwrap_or(usize::MAX);
+    Some(start.get(..len).unwrap_or(start))
 }
 
 /// Maximum number of bytes that `packed_len` bytes may be unpacked to; never more than `limit`.
@@ -148,19 +162,4 @@ pub(super) fn names(zip: &mut Zip<'_>, bytes: &[u8], warnings: &mut Warnings) {
             ));
         }
     }
-}
-
-/// The index of the records among the members, found by their name in the directory or before their
-/// bytes.
-pub(super) fn records(zip: &mut Zip<'_>, bytes: &[u8]) -> Result<usize, Error> {
-    if let Some(index) = zip.index_for_name(PERF_DATA) {
-        return Ok(index);
-    }
-    let members = zip.len().min(MAX_MEMBERS);
-    let name_at = |header: u64| bytes.get(usize::try_from(header).ok()?.checked_add(HEADER_LEN)?..);
-    let named =
-        |header: u64| name_at(header).is_some_and(|name| name.starts_with(PERF_DATA.as_bytes()));
-    let found = (0..members)
-        .find(|&index| zip.by_index_raw(index).is_ok_and(|entry| named(entry.header_start())));
-    found.ok_or_else(|| ZipError::FileNotFound.into())
 }

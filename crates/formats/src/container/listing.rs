@@ -1,11 +1,12 @@
 //! Reads what lists of traces show about a container, without its records.
 
-use super::members::{META, NOTES};
+use super::members::{META, NOTES, START};
 use super::meta::ContainerMeta;
 use super::read::windows_traces;
+use super::recover;
 use crate::Error;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Cursor, Read, Seek};
 use std::path::Path;
 use zip::ZipArchive;
 use zip::result::ZipError;
@@ -13,17 +14,29 @@ use zip::result::ZipError;
 /// Maximum number of bytes that are read of each member: a list is not worth more.
 const MAX_LEN: u64 = 16 << 20;
 
-/// The `meta.json` and the notes of the container at `path`; `None` if it is not a container.
+/// The `meta.json` and the notes of the container at `path`; `None` if it is not a container. Of a
+/// recording that was interrupted, what was known at its start.
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.
 pub fn read_meta(path: &Path) -> Result<Option<(ContainerMeta, String)>, Error> {
     let file = File::open(path).map_err(Error::at(path))?;
-    let mut zip = match ZipArchive::new(BufReader::new(file)) {
-        Ok(zip) => zip,
-        Err(ZipError::InvalidArchive(_)) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
+    if recover::is_growing(&file) {
+        let mut begin = Vec::new();
+        let read = (&file).rewind().and_then(|()| (&file).take(MAX_LEN).read_to_end(&mut begin));
+        read.map_err(Error::at(path))?;
+        let zip = recover::find(&begin);
+        let zip = zip.and_then(|found| ZipArchive::new(Cursor::new(found.others)).ok());
+        return zip.map(meta_of).transpose();
+    }
+    match ZipArchive::new(BufReader::new(&file)) {
+        Ok(zip) => meta_of(zip).map(Some),
+        Err(ZipError::InvalidArchive(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn meta_of<R: Read + Seek>(mut zip: ZipArchive<R>) -> Result<(ContainerMeta, String), Error> {
     let mut text = |name: &str| -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
         match zip.by_name(name) {
@@ -33,11 +46,14 @@ pub fn read_meta(path: &Path) -> Result<Option<(ContainerMeta, String)>, Error> 
         };
         Ok(text)
     };
-    let (meta, notes) = (text(META)?, text(NOTES)?);
+    let (mut meta, notes) = (text(META)?, text(NOTES)?);
+    if meta.is_empty() {
+        meta = text(START)?;
+    }
     let meta =
         if meta.is_empty() { Ok(ContainerMeta::default()) } else { serde_json::from_slice(&meta) };
     let meta = meta.map_err(|source| Error::Json { entry: META, source })?;
-    Ok(Some((meta, String::from_utf8_lossy(&notes).into_owned())))
+    Ok((meta, String::from_utf8_lossy(&notes).into_owned()))
 }
 
 /// True for a zip with `.etl` files of Windows, as made by UIforETW and by people who send traces.

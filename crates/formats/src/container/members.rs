@@ -2,9 +2,14 @@
 
 pub(crate) const PERF_DATA: &str = "perf.data";
 pub(crate) const RINGS: &str = "rings.bin";
+/// Of a recording that was written while it went on: what `meta.json` and the description of the
+/// events were when it began.
+pub(crate) const START: &str = "start.json";
+pub(crate) const START_EVENTS: &str = "start.data";
 pub(crate) const META: &str = "meta.json";
 pub(crate) const MACHINE: &str = "machine.json";
 pub(crate) const SYMBOLS: &str = "symbols.json";
 pub(crate) const NOTES: &str = "notes.md";
 /// The members that readers use.
-pub(crate) const KNOWN: &[&str] = &[PERF_DATA, RINGS, META, MACHINE, SYMBOLS, NOTES];
+pub(crate) const KNOWN: &[&str] =
+    &[PERF_DATA, RINGS, START, START_EVENTS, META, MACHINE, SYMBOLS, NOTES];

@@ -4,6 +4,7 @@
 //! files stay readable.
 
 use serde::{Deserialize, Serialize};
+use unhitch_model::units;
 
 /// The content of `meta.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,8 +42,40 @@ pub struct ContainerMeta {
     pub processes: Vec<ProcessFacts>,
     /// Threads that were waiting for a futex at the time of the save.
     pub futex_waits: Vec<FutexWaiter>,
+    /// Who had the pipes and sockets open that threads waited for, at the time of the save.
+    pub holders: Vec<Holder>,
+    /// True if every process was asked what it had open, so that `holders` lacks nobody.
+    pub holders_complete: bool,
+    /// Sockets and the sockets on the same machine that they were connected to, by inode.
+    pub connections: Vec<(u64, u64)>,
     /// The recorder's warnings about damage, loss and guesses.
     pub warnings: Vec<String>,
+}
+
+impl ContainerMeta {
+    /// How the recorder recorded, and what it could not see, in words.
+    pub(super) fn recorder_words(&self) -> String {
+        let number = |name: &str| self.recorder[name].as_u64().filter(|number| *number > 0);
+        let samples = number("sample_hz").map(|hz| format!("samples at {hz} Hz"));
+        let stacks = || {
+            let from_ns = number("min_wait_ns").unwrap_or_default();
+            let of = match self.recorder["switch_in_hook"].as_str() {
+                Some("sched_switch") => "kernel stacks",
+                _ => "stacks",
+            };
+            format!("{of} of waits from {} on", units::duration(from_ns))
+        };
+        let parts = match self.recorder["engine"].as_str() {
+            Some("bpf") => vec!["BPF".to_owned(), stacks()],
+            Some("perf") => vec![
+                "performance events".to_owned(),
+                "owners of locks only at the end, no facts, no stacks of waits that began earlier"
+                    .to_owned(),
+            ],
+            _ => return String::new(),
+        };
+        parts.into_iter().chain(samples).collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// A window of time on one CPU.
@@ -109,4 +142,20 @@ pub struct FutexWaiter {
     pub word_avma: u64,
     /// The owner of the lock, if the lock word has it.
     pub owner_tid: Option<u32>,
+}
+
+/// A process that has a pipe or socket open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Holder {
+    /// Inode of the pipe or socket.
+    pub inode: u64,
+    /// Process id.
+    pub pid: u32,
+    /// The descriptor's number.
+    pub fd: u32,
+    /// It is open for reading. Where neither this nor `writes` is true, that is not known.
+    pub reads: bool,
+    /// It is open for writing.
+    pub writes: bool,
 }

@@ -7,12 +7,15 @@
 //! | `machine.json` | [`MachineFile`]: counters of the machine and of its control groups |
 //! | `symbols.json` | [`SymbolFile`]: names resolved on the recording machine; added last, when the rest is on disk |
 //! | `notes.md` | the user's notes |
+//! | `start.json`, `start.data` | of a recording that was written while it went on: what was known at its start |
 //!
 //! Further entries are allowed and ignored. *Why a zip*: the parts are useful on their own, and no
 //! special tool is needed to extract them.
 
 mod append;
 mod check;
+mod grow;
+mod headers;
 mod listing;
 mod machine;
 mod members;
@@ -23,14 +26,16 @@ mod recover;
 mod symbols;
 mod write;
 
+pub use crate::new_file::Readers;
 pub use append::add_symbols;
+pub use grow::{Growing, LastParts};
 pub use listing::{holds_etl, read_meta};
 pub use machine::{
     CpuTotals, DeviceTotals, GroupAccounts, GroupName, MachineFile, MachineReading, Member,
     MemoryTotals, PressureTotals,
 };
-pub use meta::{ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, ProcessFacts, ThreadFacts};
+pub use meta::{ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, Holder, ProcessFacts, ThreadFacts};
 pub use notes::set_notes;
 pub(crate) use read::{is_container, read, unpack_etl};
 pub use symbols::SymbolFile;
-pub use write::{ContainerParts, Readers, trace_file_name, write_container, write_container_for};
+pub use write::{ContainerParts, trace_file_name, write_container, write_container_for};

@@ -4,10 +4,11 @@
 //! A process that has the old one open goes on reading that.
 
 use super::members::{NOTES, PERF_DATA};
-use super::write::{Readers, Temporary, create};
+use super::read::directory;
 use crate::Error;
+use crate::new_file::{Existing, NewFile, Readers};
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, Write};
 use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
@@ -15,17 +16,13 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
 /// Replaces the notes of the container at `path`. Nothing else in it changes.
 ///
 /// # Errors
-/// If it is not a container or cannot be written. The file is then unchanged.
+/// If it is not a whole container or cannot be written. The file is then unchanged.
 pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = File::open(path).map_err(Error::at(path))?;
     let readers = readers_of(&file.metadata().map_err(Error::at(path))?);
-    let mut zip = ZipArchive::new(BufReader::new(file))?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = Temporary(folder.join(format!(".{name}.{}.partial", std::process::id())));
-    let file = create(&temporary.0, readers).map_err(Error::at(&temporary.0))?;
-    let mut out = ZipWriter::new(BufWriter::with_capacity(1 << 20, file));
+    let mut zip = directory(BufReader::new(file))?;
+    let mut new = NewFile::create(path, readers, Existing::Replaced)?;
+    let mut out = ZipWriter::new(&mut new);
     let written = copy(&mut zip, &mut out, notes);
     if let Err(error) = written {
         // Its destructor would try again to finish an archive that is about to be removed, and
@@ -33,9 +30,8 @@ pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
         std::mem::forget(out);
         return Err(error);
     }
-    let out = out.finish()?.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
-    out.sync_all().map_err(Error::at(path))?;
-    fs::rename(&temporary.0, path).map_err(Error::at(path))
+    out.finish()?;
+    new.publish().map(drop)
 }
 
 /// Who may read the new file: the owner, and the group if it may read the old one. Others never
@@ -53,7 +49,7 @@ fn readers_of(_about: &fs::Metadata) -> Readers {
 
 fn copy(
     zip: &mut ZipArchive<BufReader<File>>,
-    out: &mut ZipWriter<BufWriter<File>>,
+    out: &mut ZipWriter<&mut NewFile>,
     notes: &str,
 ) -> Result<(), Error> {
     for index in 0..zip.len() {

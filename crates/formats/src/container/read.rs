@@ -4,18 +4,20 @@
 
 use super::check::{self, Zip};
 use super::machine::MachineFile;
-use super::members::{MACHINE, META, NOTES, PERF_DATA, RINGS, SYMBOLS};
-use super::meta::ContainerMeta;
+use super::members::{MACHINE, META, NOTES, PERF_DATA, RINGS, START, START_EVENTS, SYMBOLS};
+use super::meta::{self, ContainerMeta};
 use super::recover;
 use super::symbols::SymbolFile;
-use crate::{Error, etl, perf_data};
+use crate::{Error, etl, perf_data, scope::Scope};
+use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::io::{Cursor, Read, Seek};
 use unhitch_model::{
-    CpuSpan, Format, FutexWait, Loss, NameId, Policy, Thread, ThreadId, Time, Trace, Warnings,
-    Window,
+    CpuSpan, Format, FutexWait, Holder, Loss, NameId, Policy, Thread, ThreadId, Time, Trace,
+    Warnings, Window, units,
 };
-use zip::{CompressionMethod, ZipArchive};
+use zip::{ZipArchive, result::ZipError};
 
 /// Maximum number of bytes that a compressed `perf.data` is unpacked to; [`check::allowed`] may
 /// allow less.
@@ -27,11 +29,15 @@ pub(crate) fn is_container(bytes: &[u8]) -> bool {
 }
 
 /// Reads a container.
-pub(crate) fn read(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
+pub(crate) fn read(
+    bytes: &[u8],
+    scope: Scope,
+    release: &(dyn Fn(&[u8]) + Sync),
+) -> Result<Trace, Error> {
     let mut warnings = Warnings::default();
-    let mut zip = match Zip::new(Cursor::new(bytes)) {
+    let mut zip = match directory(Cursor::new(bytes)) {
         Ok(zip) => zip,
-        Err(error) => return read_without_directory(bytes, release).ok_or(error)?,
+        Err(error) => return read_without_directory(bytes, scope, release).ok_or(error)?,
     };
     if !windows_traces(&zip).is_empty() {
         let files = unpack_etl(bytes, &mut warnings)?;
@@ -43,24 +49,32 @@ pub(crate) fn read(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Tra
         trace.warnings.merge(warnings);
         return Ok(trace);
     }
-    let mut trace = records(bytes, &mut zip, release, &mut warnings)?;
+    let mut trace = records(bytes, &mut zip, scope, release, &mut warnings)?;
     check::names(&mut zip, bytes, &mut warnings);
-    add_members(&mut trace, &mut zip, &mut warnings);
+    add_members(&mut trace, &mut zip, false, &mut warnings);
     // Damage comes first, because it puts everything else in doubt.
     warnings.merge(std::mem::take(&mut trace.warnings));
     trace.warnings = warnings;
     Ok(trace)
 }
 
+/// The directory of a zip that holds a trace. *Why it must*: of a file without its end, any bytes in
+/// the last records may look like a directory, and an empty one is 22 bytes.
+pub(super) fn directory<R: Read + Seek>(mut file: R) -> Result<ZipArchive<R>, Error> {
+    if recover::is_growing(&mut file) {
+        return Err(ZipError::InvalidArchive("its records are still being written".into()).into());
+    }
+    let zip = ZipArchive::new(file)?;
+    let holds_trace = zip.index_for_name(PERF_DATA).is_some() || !windows_traces(&zip).is_empty();
+    if holds_trace { Ok(zip) } else { Err(ZipError::FileNotFound.into()) }
+}
+
 /// Adds the content of the members other than the records.
-fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, warnings: &mut Warnings) {
+fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, is_growing: bool, warnings: &mut Warnings) {
     trace.meta.format = Format::Hitch;
     match json::<ContainerMeta>(zip, META, warnings) {
         Some(meta) => apply_meta(meta, trace),
-        None => warnings.add(
-            "the trace file has no readable meta.json: the time that each CPU's events cover is \
-             a guess",
-        ),
+        None => without_meta(trace, zip, is_growing, warnings),
     }
     if let Some(machine) = json::<MachineFile>(zip, MACHINE, warnings) {
         machine.apply(trace);
@@ -71,30 +85,70 @@ fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, warnings: &mut Warnings) {
     check::unread(zip, warnings);
 }
 
+/// A recording that was written while it went on has what was known at its start.
+fn without_meta(trace: &mut Trace, zip: &mut Zip<'_>, is_growing: bool, warnings: &mut Warnings) {
+    let Some(start) = json::<ContainerMeta>(zip, START, warnings) else {
+        warnings.add(
+            "the trace file has no readable meta.json: the time that each CPU's events cover is \
+             a guess",
+        );
+        return;
+    };
+    apply_meta(start, trace);
+    // What all CPUs had recorded was written together, so the end is the same for all.
+    let begin = trace.spans.iter().map(|span| span.window.start).min().unwrap_or_default();
+    let end = trace.spans.iter().map(|span| span.window.end).max().unwrap_or_default();
+    trace.spans.iter_mut().for_each(|span| span.window.end = end);
+    trace.meta.is_interrupted = is_growing;
+    if !is_growing {
+        let what = if zip.index_for_name(META).is_some() { "damaged" } else { "missing" };
+        warnings.add(format!(
+            "meta.json is {what}: what was known when recording began is used instead"
+        ));
+        return;
+    }
+    warnings.add(format!(
+        "the recording was interrupted, or still goes on: this trace ends {} after its beginning, \
+         and lacks what is added at the end (counters of the machine, policies of threads that \
+         began later, names of functions)",
+        units::duration(end.since(begin))
+    ));
+}
+
 /// Reads what is left of a container that has lost its end; `None` if there are no records.
 fn read_without_directory(
     bytes: &[u8],
+    scope: Scope,
     release: &(dyn Fn(&[u8]) + Sync),
 ) -> Option<Result<Trace, Error>> {
     let found = recover::find(bytes)?;
     let mut zip = Zip::new(Cursor::new(&found.others[..])).ok()?;
-    let records = bytes.get(found.records)?;
+    let records = bytes.get(found.records.range)?;
     let mut warnings = Warnings::default();
-    warnings.add(
-        "the trace file is cut off, or its zip directory is damaged: the members that were found \
-         are used, others are missing",
-    );
-    let (trace, sum) = rayon::join(
-        || perf_data::load(records, release),
-        || found.crc32.map(|_| check::crc32(records, release)),
-    );
-    if let (Some(written), Some(sum)) = (found.crc32, sum)
-        && written != sum
-    {
-        warnings.add(check::damaged(PERF_DATA, &check::mismatch(written, sum)));
+    if !found.is_growing {
+        warnings.add(
+            "the trace file is cut off, or its zip directory is damaged: the members that were \
+             found are used, others are missing",
+        );
+    }
+    let rings = found.rings.and_then(|rings| {
+        let content = bytes.get(rings.range)?;
+        rings.crc32.inspect(|&crc32| compare_all(RINGS, content, crc32, &mut warnings));
+        Some(content)
+    });
+    let description = check::member(&mut zip, START_EVENTS, &mut warnings);
+    let written = found.records.crc32;
+    // The records have their own description only if they are whole.
+    let description = description.filter(|_| written.is_none());
+    let description = description.as_deref();
+    let parts = perf_data::Parts { bytes: records, rings, description, scope };
+    let (trace, sum) =
+        rayon::join(|| parts.load(release), || written.map(|_| check::crc32(records, release)));
+    if let (Some(written), Some(sum)) = (written, sum) {
+        check::compare(PERF_DATA, written, sum, &mut warnings);
     }
     Some(trace.map(|mut trace| {
-        add_members(&mut trace, &mut zip, &mut warnings);
+        add_members(&mut trace, &mut zip, found.is_growing, &mut warnings);
         warnings.merge(std::mem::take(&mut trace.warnings));
         trace.warnings = warnings;
         trace
@@ -106,14 +160,14 @@ fn read_without_directory(
 fn records(
     bytes: &[u8],
     zip: &mut Zip<'_>,
+    scope: Scope,
     release: &(dyn Fn(&[u8]) + Sync),
     warnings: &mut Warnings,
 ) -> Result<Trace, Error> {
-    let rings = check::member(zip, RINGS, warnings);
+    let rings = rings(bytes, zip, warnings);
     let rings = rings.as_deref();
-    let index = check::records(zip, bytes)?;
-    let entry = zip.by_index(index)?;
-    if entry.compression() != CompressionMethod::Stored || entry.encrypted() {
+    let entry = zip.by_name(PERF_DATA)?;
+    let Some(data) = check::stored(&entry, bytes) else {
         let mut unpacked = Vec::new();
         let allowed = check::allowed(entry.compressed_size(), MAX_PERF_DATA_LEN);
         match entry.take(allowed).read_to_end(&mut unpacked) {
@@ -125,21 +179,29 @@ fn records(
             }
             Ok(_) => {}
         }
-        return perf_data::load_with_rings(&unpacked, rings, &|_| {});
-    }
-    let (start, len, written) = (entry.data_start(), entry.compressed_size(), entry.crc32());
-    let stored = start.and_then(|start| bytes.get(usize::try_from(start).ok()?..));
-    let stored =
-        stored.ok_or_else(|| Error::truncated("the perf.data in the trace file", bytes.len()))?;
-    let data = stored.get(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or(stored);
-    let (trace, found) = rayon::join(
-        || perf_data::load_with_rings(data, rings, release),
-        || check::crc32(data, release),
-    );
-    if found != written {
-        warnings.add(check::damaged(PERF_DATA, &check::mismatch(written, found)));
-    }
+        let parts = perf_data::Parts { bytes: &unpacked, rings, scope, ..Default::default() };
+        return parts.load(&|_| {});
+    };
+    let parts = perf_data::Parts { bytes: data, rings, scope, ..Default::default() };
+    let (trace, found) = rayon::join(|| parts.load(release), || check::crc32(data, release));
+    check::compare(PERF_DATA, entry.crc32(), found, warnings);
     trace
+}
+
+/// The rings, in place if they are stored uncompressed: they may be as long as the recorder's memory.
+fn rings<'a>(bytes: &'a [u8], zip: &mut Zip<'_>, warnings: &mut Warnings) -> Option<Cow<'a, [u8]>> {
+    if let Ok(entry) = zip.by_name(RINGS)
+        && let Some(stored) = check::stored(&entry, bytes)
+    {
+        compare_all(RINGS, stored, entry.crc32(), warnings);
+        return Some(Cow::Borrowed(stored));
+    }
+    check::member(zip, RINGS, warnings).map(Cow::Owned)
+}
+
+/// Compares the checksum of a whole member.
+fn compare_all(name: &str, content: &[u8], written: u32, warnings: &mut Warnings) {
+    check::compare(name, written, check::crc32(content, &|_| {}), warnings);
 }
 
 /// The names of the `.etl` files of a zip without a `perf.data`.
@@ -206,12 +268,14 @@ fn json<T: DeserializeOwned>(zip: &mut Zip<'_>, name: &str, warnings: &mut Warni
 
 /// Applies `meta.json`, which takes precedence over what follows from the records.
 fn apply_meta(meta: ContainerMeta, trace: &mut Trace) {
+    let recorder = meta.recorder_words();
     let facts = &mut trace.meta;
     (facts.producer, facts.host, facts.kernel, facts.arch) =
         (meta.producer, meta.host, meta.kernel, meta.arch);
     (facts.cpus, facts.memory_bytes) = (meta.cpus, meta.memory_bytes);
     facts.epoch_ns = meta.epoch_ns.map(i128::from).or(facts.epoch_ns);
     facts.sample_period_ns = meta.sample_period_ns;
+    facts.recorder = recorder;
     facts.only_pid = meta.recorder["only_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     let window =
         |start_ns, end_ns| Window::new(Time::from_nanos(start_ns), Time::from_nanos(end_ns));
@@ -260,6 +324,20 @@ fn apply_meta(meta: ContainerMeta, trace: &mut Trace) {
         Some(FutexWait { time, waiter: latest(wait.tid, time)?, word_avma: wait.word_avma, owner })
     });
     trace.futex_waits = waits.collect();
+    let end = trace.extent().end;
+    let holders = meta.holders.iter().filter_map(|holder| {
+        let process = trace.threads.at(holder.pid, end)?;
+        let meta::Holder { inode, fd, reads, writes, .. } = *holder;
+        Some(Holder { inode, process, fd, reads, writes })
+    });
+    trace.holders = holders.collect();
+    trace.has_all_holders = meta.holders_complete && trace.holders.len() == meta.holders.len();
+    trace.holders.sort_unstable();
+    let peers: FxHashMap<u64, u64> = meta.connections.into_iter().collect();
+    for descriptor in trace.kept_waits.iter_mut().filter_map(|wait| wait.descriptor.as_mut()) {
+        descriptor.peer_inode =
+            descriptor.peer_inode.or_else(|| peers.get(&descriptor.inode).copied());
+    }
 }
 
 fn describe(thread: &mut Thread, name: NameId, policy: Option<u32>, nice: Option<i8>) {

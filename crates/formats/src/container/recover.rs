@@ -1,119 +1,88 @@
-//! Finds the members of a container that lacks its directory, because its end was cut off or a
-//! crash interrupted the adding of names.
+//! Finds the members of a container that lacks its directory: its end was cut off, a crash
+//! interrupted the adding of names, or the recording was killed or still goes on.
 //!
-//! Format: APPNOTE.TXT 4.3.7; each member follows a header with its name and length. The members
-//! other than the records get a new directory in memory.
+//! Each member follows a [header](super::headers) with its name and length. The members other than
+//! the records get a new directory in memory.
 
-use super::members::PERF_DATA;
+use super::headers::{LOCAL_LEN, Member, add_entry, end_of_directory};
+use super::members::{PERF_DATA, RINGS};
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 
-const LOCAL: &[u8; 4] = b"PK\x03\x04";
-const LOCAL_LEN: usize = 30;
-/// This length means that the real one is in the extra field (4.5.3).
-const ZIP64: u32 = u32::MAX;
 /// Maximum number of members that are looked at.
 const MAX_MEMBERS: usize = 64;
 /// Maximum number of bytes that are copied of them, in all.
 const MAX_COPIED_LEN: usize = 512 << 20;
+/// Maximum length of a header with name and extra field, in front of the records.
+const MAX_HEADER_LEN: u64 = 1 << 10;
 
 /// The members that were found.
 pub(super) struct Found {
-    /// Where the records are, as far as they exist.
-    pub(super) records: Range<usize>,
-    /// The checksum that the records were written with; `None` if their end is missing.
-    pub(super) crc32: Option<u32>,
+    pub(super) records: Content,
+    pub(super) rings: Option<Content>,
+    /// True if the records were still being written.
+    pub(super) is_growing: bool,
     /// The other members, as a zip.
     pub(super) others: Vec<u8>,
 }
 
+/// The content of a stored member.
+pub(super) struct Content {
+    /// Where it is, as far as it exists.
+    pub(super) range: Range<usize>,
+    /// The checksum that it was written with; `None` if its end is missing.
+    pub(super) crc32: Option<u32>,
+}
+
+/// True if the records are still being written. They are the last member then: what looks like a
+/// directory behind their header is data, which a program that was recorded may have made.
+pub(super) fn is_growing(mut file: impl Read + Seek) -> bool {
+    let mut at = 0;
+    for _ in 0..MAX_MEMBERS {
+        let mut header = Vec::new();
+        let read = file
+            .seek(SeekFrom::Start(at))
+            .and_then(|_| file.by_ref().take(MAX_HEADER_LEN).read_to_end(&mut header));
+        let Some(member) = read.ok().and_then(|_| Member::at(&header, 0)) else { break };
+        if member.name == PERF_DATA.as_bytes() {
+            return member.is_open;
+        }
+        at = at.saturating_add(member.content.end as u64);
+    }
+    false
+}
+
 /// Walks the headers from the first one on; `None` if there are no records.
 pub(super) fn find(bytes: &[u8]) -> Option<Found> {
-    let (mut at, mut records, mut crc32) = (0, None, None);
+    let (mut at, mut records, mut rings, mut is_growing) = (0, None, None, false);
     let (mut others, mut directory, mut count) = (Vec::new(), Vec::new(), 0_u16);
     for _ in 0..MAX_MEMBERS {
         let Some(member) = Member::at(bytes, at) else { break };
-        let end = bytes.len().min(member.content.end);
-        let is_whole = end == member.content.end;
-        if member.name == PERF_DATA.as_bytes() {
+        let is_records = member.name == PERF_DATA.as_bytes();
+        let is_open = is_records && member.is_open;
+        let end = if is_open { bytes.len() } else { bytes.len().min(member.content.end) };
+        let is_whole = end == member.content.end && !is_open;
+        let crc32 = is_whole.then_some(member.crc32);
+        let content = Content { range: member.content.start.min(end)..end, crc32 };
+        if is_records {
             // Unhitch does not compress records, so this is not a save that was interrupted.
             if member.method != 0 {
                 return None;
             }
-            records = Some(member.content.start..end);
-            crc32 = is_whole.then_some(member.crc32);
+            records = Some(content);
+            is_growing = is_open;
+        } else if member.name == RINGS.as_bytes() && member.method == 0 {
+            rings = Some(content);
         } else if is_whole && others.len() + (end - at) <= MAX_COPIED_LEN {
             let offset = u32::try_from(others.len()).ok()?;
-            let header = &bytes[at..at + LOCAL_LEN];
-            directory.extend_from_slice(b"PK\x01\x02\x14\x00");
-            directory.extend_from_slice(&header[4..28]);
-            // No extra field, no comment, the first disk, no attributes.
-            directory.extend_from_slice(&[0; 12]);
-            directory.extend_from_slice(&offset.to_le_bytes());
-            directory.extend_from_slice(member.name);
+            add_entry(&mut directory, &bytes[at..at + LOCAL_LEN], &member, offset);
             others.extend_from_slice(&bytes[at..end]);
             count += 1;
         }
         at = end;
     }
-    let (start, len) = (u32::try_from(others.len()).ok()?, u32::try_from(directory.len()).ok()?);
+    let (start, len) = (others.len() as u64, u32::try_from(directory.len()).ok()?);
     others.append(&mut directory);
-    others.extend_from_slice(b"PK\x05\x06\0\0\0\0");
-    others.extend_from_slice(&[count.to_le_bytes(), count.to_le_bytes()].concat());
-    others.extend_from_slice(&[len.to_le_bytes(), start.to_le_bytes()].concat());
-    others.extend_from_slice(&[0, 0]);
-    Some(Found { records: records?, crc32, others })
-}
-
-/// A member by its header.
-struct Member<'a> {
-    name: &'a [u8],
-    method: u16,
-    crc32: u32,
-    /// Where the content is; may reach beyond the end of the file.
-    content: Range<usize>,
-}
-
-impl<'a> Member<'a> {
-    fn at(bytes: &'a [u8], at: usize) -> Option<Self> {
-        let header =
-            bytes.get(at..)?.get(..LOCAL_LEN).filter(|header| header.starts_with(LOCAL))?;
-        let u16_at = |offset: usize| u16::from_le_bytes([header[offset], header[offset + 1]]);
-        let u32_at = |offset: usize| {
-            u32::from_le_bytes([
-                header[offset],
-                header[offset + 1],
-                header[offset + 2],
-                header[offset + 3],
-            ])
-        };
-        let (name_len, extra_len) = (usize::from(u16_at(26)), usize::from(u16_at(28)));
-        let rest = bytes.get(at + LOCAL_LEN..)?;
-        let (name, extra) = (rest.get(..name_len)?, rest.get(name_len..)?.get(..extra_len)?);
-        let len = match u32_at(18) {
-            ZIP64 => long_len(extra)?,
-            len => usize::try_from(len).ok()?,
-        };
-        let start = at + LOCAL_LEN + name_len + extra_len;
-        Some(Self {
-            name,
-            method: u16_at(8),
-            crc32: u32_at(14),
-            content: start..start.checked_add(len)?,
-        })
-    }
-}
-
-/// The packed length in a zip64 extra field, which follows the unpacked length.
-fn long_len(mut extra: &[u8]) -> Option<usize> {
-    loop {
-        let (id, len) = (
-            u16::from_le_bytes([*extra.first()?, *extra.get(1)?]),
-            u16::from_le_bytes([*extra.get(2)?, *extra.get(3)?]),
-        );
-        let field = extra.get(4..)?.get(..usize::from(len))?;
-        if id == 1 {
-            return usize::try_from(u64::from_le_bytes(field.get(8..16)?.try_into().ok()?)).ok();
-        }
-        extra = extra.get(4 + usize::from(len)..)?;
-    }
+    others.extend(end_of_directory(count, len, start));
+    Some(Found { records: records?, rings, is_growing, others })
 }

@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use unhitch_model::units::hex;
 use unhitch_model::{Frame, FrameId, Module, ModuleKind, Symbol, Trace};
 
 /// The content of `symbols.json`.
@@ -141,14 +142,6 @@ impl SymbolFile {
             trace.symbols.set(FrameId(index as u32), &symbols);
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -1,18 +1,15 @@
-//! Writes a container completely or not at all.
-//!
-//! It is written under a temporary name in the target's folder, synced, and then linked to its
-//! name, which fails if the name is taken. A trace of a hang cannot be recorded again, so none is
-//! ever overwritten.
+//! Writes a container completely or not at all, see [`NewFile`].
 
 use super::members::{META, NOTES, PERF_DATA, RINGS, SYMBOLS};
 use super::meta::ContainerMeta;
 use super::symbols::SymbolFile;
 use crate::Error;
+use crate::new_file::{Existing, NewFile, Readers};
 use serde::Serialize;
 use std::{
-    fs::{self, File},
-    io::{self, BufWriter, Seek, Write},
-    path::{Path, PathBuf},
+    fs::File,
+    io::{self, Seek, Write},
+    path::Path,
 };
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
@@ -30,16 +27,6 @@ pub struct ContainerParts<'a> {
     pub notes: Option<&'a str>,
     /// Further entries, e.g. `lab.json`.
     pub extra: Vec<(String, Vec<u8>)>,
-}
-
-/// Who may read a file. A trace shows what every program of a machine did.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Readers {
-    /// Its owner alone (0600).
-    #[default]
-    Owner,
-    /// Its owner and this group (0640).
-    Group(u32),
 }
 
 /// Writes `parts` to `path`, readable by the owner only. Returns the file, open for reading and
@@ -64,83 +51,15 @@ pub fn write_container_for(
     write(path, parts, readers)
 }
 
-/// Creates a file. Only its owner may read it at first. A group may read it once the file belongs
-/// to the group, which takes two steps.
-pub(super) fn create(path: &Path, readers: Readers) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true).write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
-        let file = options.mode(0o600).open(path)?;
-        // If the owner may not give the file to that group, the trace is still saved.
-        if let Readers::Group(group) = readers
-            && fchown(&file, None, Some(group)).is_ok()
-        {
-            file.set_permissions(fs::Permissions::from_mode(0o640))?;
-        }
-        Ok(file)
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = readers;
-        options.open(path)
-    }
-}
-
 fn write(path: &Path, parts: ContainerParts<'_>, readers: Readers) -> Result<File, Error> {
-    if path.exists() {
-        return Err(Error::Exists(path.to_owned()));
-    }
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = Temporary(folder.join(format!(".{name}.{}.partial", std::process::id())));
-    let file = create(&temporary.0, readers).map_err(Error::at(path))?;
-    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let mut out = NewFile::create_readable(path, readers, Existing::Kept)?;
     write_zip(&mut out, parts).map_err(|error| match error {
         Error::Container(zip::result::ZipError::Io(source)) => {
             Error::Io { path: path.to_owned(), source }
         }
         other => other,
     })?;
-    let file = out.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
-    file.sync_all().map_err(Error::at(path))?;
-    publish(&temporary.0, path)?;
-    // The trace has its name now. If the folder cannot be synced, as on some file systems, the save
-    // has not failed.
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(file)
-}
-
-/// Gives the finished file its name. Never replaces another file.
-fn publish(temporary: &Path, path: &Path) -> Result<(), Error> {
-    let exists_or = |error: io::Error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Error::Exists(path.to_owned()),
-        _ => Error::Io { path: path.to_owned(), source: error },
-    };
-    match fs::hard_link(temporary, path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists_or(error)),
-        // A file system without hard links: claim the name with an empty file, then replace that.
-        Err(_) => {
-            create(path, Readers::Owner).map_err(exists_or)?;
-            fs::rename(temporary, path).map_err(|error| {
-                let _ = fs::remove_file(path);
-                exists_or(error)
-            })
-        }
-    }
-}
-
-/// A file that is removed when this is dropped.
-pub(super) struct Temporary(pub PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // It may have been renamed, and is gone then.
-        let _ = fs::remove_file(&self.0);
-    }
+    out.publish()
 }
 
 fn write_zip<W: Write + Seek>(out: &mut W, parts: ContainerParts<'_>) -> Result<(), Error> {
@@ -187,7 +106,7 @@ fn write_entries<W: Write + Seek>(
     Ok(())
 }
 
-fn json(entry: &'static str, value: &impl Serialize) -> Result<Vec<u8>, Error> {
+pub(super) fn json(entry: &'static str, value: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(value).map_err(|source| Error::Json { entry, source })
 }
 
@@ -203,6 +122,7 @@ pub fn trace_file_name(stamp: &str, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn parts<'a>(
         meta: &'a ContainerMeta,

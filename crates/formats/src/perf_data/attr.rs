@@ -219,6 +219,12 @@ impl EventAttr {
     /// the file's layout refuses the file.
     pub(crate) const COMPATIBLE_LEN: usize = 112;
 
+    /// What the events of a file have in common whose times are those of the clock `CLOCK_*`.
+    pub fn on_clock(clockid: u32) -> Self {
+        let flags = flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
+        Self { flags, clockid: clockid as i32, ..Self::default() }
+    }
+
     /// The bytes that `perf_event_open` takes. Older kernels accept them as long as the fields that
     /// they do not know are 0.
     pub fn encode(&self) -> [u8; Self::ENCODED_LEN] {

@@ -1,6 +1,7 @@
 //! What each CPU's events cover, and where events are missing.
 
 use super::side_band::{SideBand, Timed};
+use crate::ring::Gap;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use unhitch_model::{CpuSpan, Loss, Time, Trace, Warnings, Window, units};
@@ -35,6 +36,16 @@ impl Covered {
             })
             .collect()
     }
+}
+
+/// Adds the gaps in rings.
+pub(crate) fn add_gaps(gaps: &[Gap], trace: &mut Trace) {
+    trace.losses.extend(gaps.iter().map(|gap| Loss {
+        cpu: gap.cpu,
+        window: Window::new(Time::from_nanos(gap.from), Time::from_nanos(gap.to)),
+        events: gap.events,
+    }));
+    trace.losses.sort_by_key(|loss| (loss.window.start, loss.cpu));
 }
 
 /// The windows in which events were lost: from the last event of that CPU before the report of the

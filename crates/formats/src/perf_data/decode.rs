@@ -11,8 +11,10 @@ use super::{
     sample::SampleFields,
     stack_table::StackTable,
     tasks::{Hints, Life},
+    tracepoints::{task_state, wake_flags},
 };
 use crate::{cursor::until_nul, ring::Decoded, tracepoint::Field};
+use rayon::prelude::*;
 use std::mem;
 use unhitch_model::{TaskState, Time, WakeFlags};
 
@@ -55,23 +57,29 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// What was decoded from `rings`, as if it were a chunk.
-    pub(crate) fn of_rings(events: &'a Events, rows: Rows, rings: &'a Decoded) -> Self {
+    /// What was decoded from `rings`, as if it were chunks.
+    pub(crate) fn of_rings(events: &'a Events, parts: Vec<Rows>, rings: &'a Decoded) -> Self {
         let mut decoder = Self::new(events);
         let chains =
             rings.chains.iter().map(|chain| decoder.stacks.intern(chain.pid, &chain.words));
         // Number 0 is the empty chain in both.
         let numbers: Vec<u32> = std::iter::once(0).chain(chains).collect();
         let number = |stack: &mut u32| *stack = numbers.get(*stack as usize).copied().unwrap_or(0);
-        let mut rows = rows;
-        rows.switches.iter_mut().for_each(|row| number(&mut row.stack));
-        rows.wakings.iter_mut().for_each(|row| number(&mut row.stack));
-        rows.samples.iter_mut().for_each(|row| number(&mut row.stack));
+        let mut parts = parts;
+        parts.par_iter_mut().for_each(|rows| {
+            rows.switches.iter_mut().for_each(|row| number(&mut row.stack));
+            rows.wakings.iter_mut().for_each(|row| number(&mut row.stack));
+            rows.samples.iter_mut().for_each(|row| number(&mut row.stack));
+            rows.facts.iter_mut().for_each(|row| number(&mut row.stack));
+            rows.earlier_waits.iter_mut().for_each(|row| number(&mut row.stack));
+        });
         decoder.hints.lives.extend(rings.exits.iter().map(|&(time, tid)| (time, tid, Life::Gone)));
         let births = rings.births.iter().map(|&(time, tid)| (time, tid, Life::FirstWake));
         decoder.hints.lives.extend(births);
         decoder.covered.clone_from(&rings.covered);
-        decoder.chunks.push((usize::MAX, rows));
+        // Their order is that of the numbers, which are above those of chunks.
+        let first = usize::MAX - parts.len();
+        decoder.chunks.extend((first..).zip(parts));
         decoder
     }
 
@@ -122,8 +130,9 @@ impl<'a> Decoder<'a> {
             Role::Waking(at) => self.waking(at, &fields, cpu, tid)?,
             Role::Contention(at) => self.contention(at, &fields, cpu, tid)?,
             Role::Clock => {
-                let chain =
-                    if fields.call_chain.is_empty() { fields.ip } else { fields.call_chain };
+                // Address 0 is that of a sample without one.
+                let leaf = if fields.ip == [0; 8] { &[] } else { fields.ip };
+                let chain = if fields.call_chain.is_empty() { leaf } else { fields.call_chain };
                 let stack = self.stacks.intern(fields.pid, chain);
                 self.rows.samples.push(Row { time: fields.time, stack, cpu, of: Sample { tid } });
             }
@@ -283,42 +292,4 @@ fn comm(field: Field, raw: &[u8]) -> Option<[u8; 16]> {
     let len = text.len().min(name.len());
     name[..len].copy_from_slice(&text[..len]);
     Some(name)
-}
-
-/// The lowest set bit of `prev_state` is the state. A bit above all states means that the thread
-/// was preempted.
-const fn task_state(bits: u64) -> TaskState {
-    match bits & 0xff {
-        0 if bits == 0 => TaskState::Runnable,
-        0 => TaskState::Preempted,
-        low => match 1 << low.trailing_zeros() {
-            0x01 => TaskState::Sleeping,
-            0x02 => TaskState::DiskSleep,
-            0x04 => TaskState::Stopped,
-            0x08 => TaskState::Traced,
-            0x40 => TaskState::Parked,
-            0x80 => TaskState::Idle,
-            _ => TaskState::Dead,
-        },
-    }
-}
-
-/// `enum trace_flag_type` of `include/linux/trace_events.h`.
-fn wake_flags(common_flags: u64) -> WakeFlags {
-    [(0x08, WakeFlags::HARDIRQ), (0x10, WakeFlags::SOFTIRQ), (0x40, WakeFlags::NMI)]
-        .into_iter()
-        .filter(|(bit, _)| common_flags & bit != 0)
-        .fold(WakeFlags::default(), |flags, (_, flag)| flags.with(flag))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn states_are_the_kernels() {
-        let states = [0, 0x100, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x102, 0x400]
-            .map(|bits| task_state(bits).letter());
-        assert_eq!(states, ["R", "R+", "S", "D", "T", "t", "X", "X", "P", "I", "D", "R+"]);
-    }
 }

@@ -29,6 +29,8 @@ pub(crate) const EVENT_DESC: u32 = 12;
 pub(crate) const SAMPLE_TIME: u32 = 21;
 pub(crate) const CLOCK_ID: u32 = 23;
 pub(crate) const CLOCK_DATA: u32 = 29;
+/// The path under which the kernel's build id is listed.
+pub(crate) const KERNEL_PATH: &[u8] = b"[kernel.kallsyms]";
 /// Number of features that the header has room for.
 pub(crate) const COUNT: u32 = 256;
 

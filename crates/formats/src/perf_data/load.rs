@@ -20,58 +20,86 @@ use super::{
     header::Header,
     record::kind,
     resolve::{self, StackOverTime},
-    rows::{Contention, KeptWait, Placement, Row, Rows, Sample, Switch, Waking},
+    rows::{self, Contention, Fact, KeptWait, Placement, Row, Rows, Sample, Switch, Waking},
     side_band::{self, Timed},
     space::Spaces,
     stack_table::StackTable,
     tasks::{self, Hints},
     walk::{self, Walker},
 };
-use crate::{Error, ring, thread_index::ThreadIndex};
+use crate::{Error, ring, scope::Scope, thread_index::ThreadIndex};
 use rayon::prelude::*;
 use std::{borrow::Cow, mem};
 use unhitch_model::{
-    ContentionKind, Contentions, Format, Meta, Placements, Samples, StackId, Switches, ThreadId,
-    Threads, Time, Trace, Wakings, Warnings, units,
+    ContentionKind, Contentions, Format, Meta, Placements, ProcessId, Samples, StackId, Strings,
+    Switches, ThreadId, Threads, Time, Trace, Wakings, Warnings, linux::CLOCK_MONOTONIC, units,
 };
 
 /// Reads a whole file. `release` is called with each part of `bytes` that is no longer needed, or
 /// only seldom.
 pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
-    load_with_rings(bytes, None, release)
+    Parts { bytes, ..Parts::default() }.load(release)
 }
 
-/// Reads a whole file and the [`ring`]s that were recorded with it.
-pub(crate) fn load_with_rings(
-    bytes: &[u8],
-    rings: Option<&[u8]>,
-    release: &(dyn Fn(&[u8]) + Sync),
-) -> Result<Trace, Error> {
-    let mut warnings = Warnings::default();
-    let mut rings = rings.map(|rings| ring::decode(rings, &mut warnings));
-    let Header { mut about, data } = Header::read(bytes, &mut warnings)?;
-    let mut data = Cow::Borrowed(data);
-    if walk::read_prologue(&data, &mut about, &mut warnings) {
-        data = Cow::Owned(expand::expand(&data, &mut warnings));
-        release(bytes);
+/// A file, and what is kept beside it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Parts<'a> {
+    /// The file.
+    pub(crate) bytes: &'a [u8],
+    /// The [`ring`]s that were recorded with it.
+    pub(crate) rings: Option<&'a [u8]>,
+    /// A file that describes the events of this one, in case the recording was interrupted.
+    pub(crate) description: Option<&'a [u8]>,
+    /// How much of the rings is read.
+    pub(crate) scope: Scope,
+}
+
+impl Parts<'_> {
+    /// Reads the file.
+    pub(crate) fn load(self, release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
+        let mut warnings = Warnings::default();
+        let Header { mut about, data } = self.header(&mut warnings)?;
+        let mut data = Cow::Borrowed(data);
+        if walk::read_prologue(&data, &mut about, &mut warnings) {
+            data = Cow::Owned(expand::expand(&data, &mut warnings));
+            release(self.bytes);
+        }
+        let mut walker = Walker::new(&data);
+        let events = Events::new(&about, &mut warnings);
+        if events.list().is_empty() {
+            return Err(Error::Unsupported(
+                "the perf.data describes no events; without them no record can be read".to_owned(),
+            ));
+        }
+        let mut decoders = decode_all(&events, &mut walker, release);
+        let parts: Vec<&[u8]> = walker.rings.drain(..).chain(self.rings).collect();
+        let mut rings =
+            (!parts.is_empty()).then(|| ring::decode(&parts, self.scope, &mut warnings));
+        let rows = rings.as_mut().map(|rings| mem::take(&mut rings.rows));
+        if let (Some(rings), Some(rows)) = (&rings, rows) {
+            decoders.push(Decoder::of_rings(&events, rows, rings));
+        }
+        let mut trace = assemble(&about, &events, walker, decoders, warnings, release);
+        if let Some(rings) = rings {
+            trace.meta.notes_facts = true;
+            coverage::add_gaps(&rings.gaps, &mut trace);
+            trace.meta.clock_id = Some(CLOCK_MONOTONIC);
+            let owned = |(kind, count): (&str, u64)| (kind.to_owned(), count);
+            trace.by_kind.extend(rings.counts.into_iter().map(owned));
+            trace.stack_counts.extend(rings.stack_counts.into_iter().map(owned));
+        }
+        Ok(trace)
     }
-    let mut walker = Walker::new(&data);
-    let events = Events::new(&about, &mut warnings);
-    if events.list().is_empty() {
-        return Err(Error::Unsupported(
-            "the perf.data describes no events; without them no record can be read".to_owned(),
-        ));
+
+    /// The file's header; what it lacks because the recording was interrupted comes from the
+    /// description.
+    fn header(&self, warnings: &mut Warnings) -> Result<Header<'_>, Error> {
+        let Some(description) = self.description else {
+            return Header::read(self.bytes, warnings);
+        };
+        let header = Header::read(self.bytes, &mut Warnings::default())?;
+        Ok(Header { about: Header::read(description, warnings)?.about, data: header.data })
     }
-    let mut decoders = decode_all(&events, &mut walker, release);
-    let rows = rings.as_mut().map(|rings| mem::take(&mut rings.rows));
-    if let (Some(rings), Some(rows)) = (&rings, rows) {
-        decoders.push(Decoder::of_rings(&events, rows, rings));
-    }
-    let mut trace = assemble(&about, &events, walker, decoders, warnings, release);
-    for (kind, count) in rings.iter().flat_map(|rings| &rings.counts) {
-        trace.by_kind.insert((*kind).to_owned(), *count);
-    }
-    Ok(trace)
 }
 
 /// Decodes the chunks on all cores. Each core takes the next chunk when it is free, walks it, and
@@ -123,7 +151,9 @@ fn assemble<'a>(
     build_ids.extend(walker.build_ids.build_ids);
     let mut spaces = Spaces::new(&side_band, &build_ids, &mut trace);
     let stacks = resolve::resolve(&merged.stacks, &mut spaces, &mut trace);
-    drop((spaces, mem::replace(&mut merged.stacks, StackTable::new())));
+    spaces.warn(&mut warnings);
+    trace.address_spaces = spaces.into_address_spaces();
+    drop(mem::replace(&mut merged.stacks, StackTable::new()));
     release(walker.data);
 
     let threads = mem::replace(&mut trace.threads, Threads::new(unhitch_model::NameId::EMPTY));
@@ -148,6 +178,7 @@ fn meta(about: &FileDescription, events: &Events) -> Meta {
         arch: features.arch.clone(),
         cpus: u16::try_from(features.cpus_online).unwrap_or(u16::MAX),
         memory_bytes: features.memory_kib.saturating_mul(1024),
+        clock_id: clock_id(about),
         epoch_ns: features
             .clock_id
             .map(|clock| i128::from(clock.wall_ns) - i128::from(clock.clock_ns)),
@@ -155,6 +186,13 @@ fn meta(about: &FileDescription, events: &Events) -> Meta {
         producer: features.producer.clone(),
         ..Meta::default()
     }
+}
+
+/// The clock of the file's times, as far as it says so.
+fn clock_id(about: &FileDescription) -> Option<u32> {
+    let mut chosen = about.events.iter().filter(|event| event.attr.has(flag::USE_CLOCKID));
+    let of_events = || u32::try_from(chosen.next()?.attr.clockid).ok();
+    about.features.clock_id.map(|clock| clock.clockid).or_else(of_events)
 }
 
 /// What all chunks hold.
@@ -208,7 +246,7 @@ fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
     let (mut switches, mut wakings, mut samples) = (Chunks::new(), Chunks::new(), Chunks::new());
     let (mut arrivals, mut migrations, mut contentions) =
         (Chunks::new(), Chunks::new(), Chunks::new());
-    let mut kept_waits = Vec::new();
+    let (mut kept_waits, mut earlier_waits, mut facts) = (Vec::new(), Chunks::new(), Chunks::new());
     for (_, rows, numbers) in chunks {
         switches.push((rows.switches, numbers));
         wakings.push((rows.wakings, numbers));
@@ -217,14 +255,26 @@ fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
         migrations.push((rows.migrations, numbers));
         contentions.push((rows.contentions, numbers));
         kept_waits.extend(rows.kept_waits);
+        earlier_waits.push((rows.earlier_waits, numbers));
+        facts.push((rows.facts, numbers));
     }
     let (arrivals, migrations) = (sorted(arrivals), sorted(migrations));
     let (switches, (wakings, (samples, contentions))) = rayon::join(
         || sorted(switches),
         || rayon::join(|| sorted(wakings), || (sorted(samples), sorted(contentions))),
     );
-    let mut rows =
-        Rows { switches, wakings, samples, arrivals, migrations, contentions, kept_waits };
+    let (earlier_waits, facts) = (sorted(earlier_waits), sorted(facts));
+    let mut rows = Rows {
+        switches,
+        wakings,
+        samples,
+        arrivals,
+        migrations,
+        contentions,
+        kept_waits,
+        earlier_waits,
+        facts,
+    };
     identify_exiting(&mut rows.samples, &rows.switches);
     rows
 }
@@ -297,7 +347,11 @@ impl Columns {
 fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
     (trace.arrivals, trace.migrations) =
         (placements(&rows.arrivals, columns), placements(&rows.migrations, columns));
-    trace.kept_waits = kept_waits(rows.kept_waits, columns);
+    trace.kept_waits = kept_waits(rows.kept_waits, columns, &trace.threads, &mut trace.strings);
+    trace.earlier_waits = earlier_waits(&rows.earlier_waits, columns);
+    if !rows.facts.is_empty() {
+        add_facts(trace, &rows.facts, columns);
+    }
     let (switches, (wakings, (samples, contentions))) = rayon::join(
         || switches(rows.switches, columns),
         || {
@@ -311,23 +365,80 @@ fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
         (switches, wakings, samples, contentions);
 }
 
-fn kept_waits(rows: Vec<Row<KeptWait>>, columns: &Columns) -> Vec<unhitch_model::KeptWait> {
+fn add_facts(trace: &mut Trace, facts: &[Row<Fact>], columns: &Columns) {
+    let nobody = trace.strings.intern("an interrupt, or not known");
+    let nobody = trace.threads.unknown_of(ProcessId::UNKNOWN, nobody);
+    ring::facts::add(trace, facts, |row| {
+        let thread = columns.thread(row.of.tid, Time::from_nanos(row.time));
+        (if row.of.tid == 0 { nobody } else { thread }, columns.stack(row))
+    });
+}
+
+fn kept_waits(
+    rows: Vec<Row<KeptWait>>,
+    columns: &Columns,
+    threads: &Threads,
+    strings: &mut Strings,
+) -> Vec<unhitch_model::KeptWait> {
     let mut out: Vec<unhitch_model::KeptWait> = rows
         .iter()
         .map(|row| {
             let time = Time::from_nanos(row.time);
+            let thread = columns.thread(row.of.tid, time);
             unhitch_model::KeptWait {
-                thread: columns.thread(row.of.tid, time),
+                thread,
                 time,
                 syscall: u16::try_from(row.of.syscall).ok(),
                 arguments: row.of.arguments,
                 kernel_lock_avma: (row.of.kernel_lock != 0).then_some(row.of.kernel_lock),
-                owner: (row.of.owner != 0).then(|| columns.thread(row.of.owner, time)),
+                owner: Some(columns.thread(row.of.owner, time))
+                    .filter(|owner| can_own(*owner, thread, threads)),
+                descriptor: row.of.descriptor.as_ref().map(|of| Box::new(descriptor(of, strings))),
             }
         })
         .collect();
     out.sort_unstable_by_key(|wait| (wait.thread, wait.time));
     out
+}
+
+/// By thread. One that was seen to begin comes before one that was not.
+fn earlier_waits(
+    rows: &[Row<rows::EarlierWait>],
+    columns: &Columns,
+) -> Vec<unhitch_model::EarlierWait> {
+    let wait = |row: &Row<rows::EarlierWait>| unhitch_model::EarlierWait {
+        thread: columns.thread(row.of.tid, Time::from_nanos(row.time)),
+        since: Time::from_nanos(row.of.since),
+        is_estimate: row.of.is_estimate,
+        until: (row.of.until < u64::MAX).then(|| Time::from_nanos(row.of.until)),
+        state: row.of.state,
+        stack: columns.stack(row),
+    };
+    let mut out: Vec<unhitch_model::EarlierWait> = rows.iter().map(wait).collect();
+    out.sort_by_key(|wait| (wait.thread, wait.is_estimate));
+    out.dedup_by_key(|wait| wait.thread);
+    out
+}
+
+/// True if a thread may own the lock that another waits for. Its id is from the lock's memory. In a
+/// container that is an id of the container's, and may be that of any thread outside, so the owner
+/// must be of the waiter's process.
+fn can_own(owner: ThreadId, waiter: ThreadId, threads: &Threads) -> bool {
+    let process = |thread: ThreadId| threads.get(thread).process;
+    !owner.is_idle() && owner != waiter && process(owner) == process(waiter)
+}
+
+fn descriptor(of: &rows::Descriptor, strings: &mut Strings) -> unhitch_model::Descriptor {
+    let name = of.name.split(|byte| *byte == 0).next().unwrap_or_default();
+    unhitch_model::Descriptor {
+        fd: of.fd,
+        kind: of.kind(),
+        inode: of.inode,
+        name: strings.intern(&String::from_utf8_lossy(name)),
+        peer_inode: (of.peer_inode != 0).then_some(of.peer_inode),
+        peer_address: of.peer_address(),
+        local_port: of.local_port,
+    }
 }
 
 fn switches(rows: Vec<Row<Switch>>, columns: &Columns) -> Switches {

@@ -114,6 +114,10 @@ pub mod misc {
     pub const BUILD_ID_SIZE: u16 = 1 << 15;
 }
 
+/// Maximum number of frames in a stack: `PERF_MAX_STACK_DEPTH`. perf prints nothing of a stack with
+/// more.
+pub const MAX_FRAMES: usize = 127;
+
 /// Markers between the parts of a call chain. Each says whose addresses follow.
 pub mod context {
     /// The kernel's.
@@ -130,6 +134,21 @@ pub mod context {
     pub fn is_marker(word: u64) -> bool {
         matches!(word, KERNEL | USER | USER_DEFERRED) || OTHERS.contains(&word)
     }
+}
+
+/// Announces `len` bytes that perf has no records for and that follow: `struct
+/// perf_record_auxtrace`, of no CPU and no thread.
+pub fn auxtrace(out: &mut Vec<u8>, len: u64) {
+    const LEN: u16 = 48;
+    out.extend_from_slice(&kind::AUXTRACE.to_le_bytes());
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(&LEN.to_le_bytes());
+    out.extend_from_slice(&len.to_le_bytes());
+    // Offset and reference, which are for what a device traced.
+    out.extend_from_slice(&[0; 16]);
+    out.extend_from_slice(&[
+        0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0,
+    ]);
 }
 
 /// Thread, time, CPU and event: the trailer of every record that is not a sample.
@@ -255,6 +274,29 @@ pub fn mmap2(out: &mut Vec<u8>, map: &Mmap2<'_>, id: &SampleId) {
     end_with_id(out, start, id);
 }
 
+/// Appends a MMAP record, which has neither protection nor build id. *Why it exists beside
+/// [`mmap2`]*: `perf sched` reads no other.
+pub fn mmap(out: &mut Vec<u8>, map: &Mmap2<'_>, id: &SampleId) {
+    let start = begin(out, kind::MMAP, if map.kernel { misc::KERNEL } else { misc::USER });
+    words_u32(out, &[map.pid, map.tid]);
+    words_u64(out, &[map.start_avma, map.len, map.file_offset]);
+    text(out, map.path);
+    end_with_id(out, start, id);
+}
+
+/// Appends a BUILD_ID record of the kernel's code at `path`, for the section of build ids.
+pub(crate) fn kernel_build_id(out: &mut Vec<u8>, path: &[u8], build_id: &[u8]) {
+    let start = begin(out, 0, misc::KERNEL | misc::BUILD_ID_SIZE);
+    words_u32(out, &[u32::MAX]);
+    let len = build_id.len().min(20);
+    let mut bytes = [0; 24];
+    bytes[..len].copy_from_slice(&build_id[..len]);
+    bytes[20] = len as u8;
+    out.extend_from_slice(&bytes);
+    text(out, path);
+    end(out, start);
+}
+
 /// Appends a COMM record: `tid` is called `name` from now on.
 pub fn comm(out: &mut Vec<u8>, pid: u32, tid: u32, name: &[u8], exec: bool, id: &SampleId) {
     let start = begin(out, kind::COMM, if exec { misc::COMM_EXEC } else { 0 });
@@ -285,6 +327,13 @@ pub fn lost(out: &mut Vec<u8>, events: u64, id: &SampleId) {
     let start = begin(out, kind::LOST, 0);
     words_u64(out, &[id.id, events]);
     end_with_id(out, start, id);
+}
+
+/// Appends a FINISHED_ROUND record: no record behind it is older than any before it. So perf need not
+/// keep the whole file in memory to sort it.
+pub fn finished_round(out: &mut Vec<u8>) {
+    let start = begin(out, kind::FINISHED_ROUND, 0);
+    end(out, start);
 }
 
 /// Appends a SAMPLE record with the fields of `sample_type`: any of IDENTIFIER, IP, TID, TIME, ID,

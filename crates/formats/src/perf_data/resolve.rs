@@ -84,6 +84,7 @@ fn resolve_one(
     changes.push(Time::ZERO);
     changes.sort_unstable();
     changes.dedup();
+    spaces.keep_newest(&mut changes);
     let stack_from = |time: Time| {
         let mut len = frames.len();
         for (index, history) in &varying {

@@ -4,10 +4,14 @@
 //! looked up once per process, not once per event. The answer depends on the time only if the
 //! process mapped something else over the address.
 
+use super::feature::KERNEL_PATH;
 use super::side_band::{Mmap, SideBand, Timed};
 use rustc_hash::FxHashMap;
+use std::cell::LazyCell;
 use std::rc::Rc;
-use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, Time, Trace};
+use unhitch_model::{
+    AddressSpaces, Frame, FrameId, Mapping, Module, ModuleId, ModuleKind, Time, Trace, Warnings,
+};
 
 /// The frame at an address of a process; `None` if no executable mapping covers it, so that it is
 /// not code.
@@ -19,36 +23,18 @@ pub(crate) enum FrameOverTime {
     Varying(Rc<[(Time, Option<FrameId>)]>),
 }
 
-struct Mapping {
-    start_avma: u64,
-    end_avma: u64,
-    file_offset: u64,
-    from: Time,
-    module: ModuleId,
-    /// Offsets in the module are avma.
-    anonymous: bool,
-}
+/// Maximum number of changes of one address, and of one stack. *Why*: a process that maps one
+/// address again and again would have all of its stacks as often.
+const MAX_CHANGES: usize = 256;
 
-/// The mappings of a process between two execs.
-struct Space {
-    from: Time,
-    /// Process and number of the space that it was copied from.
-    parent: Option<(u32, usize)>,
-    /// By start address, then in the order of the records.
-    mappings: Vec<Mapping>,
-    /// For each mapping, the highest end up to it.
-    highest_end: Vec<u64>,
-}
-
-/// All address spaces of a trace.
+/// The address spaces of a trace, for looking up addresses.
 pub(crate) struct Spaces {
-    by_pid: FxHashMap<u32, Vec<Space>>,
+    address_spaces: AddressSpaces,
     kernel: ModuleId,
     known: FxHashMap<(u32, u64), FrameOverTime>,
+    /// True if something had more than [`MAX_CHANGES`].
+    has_dropped: bool,
 }
-
-/// Maximum number of forks without an exec that are followed back to find a mapping.
-const MAX_FORKS: usize = 64;
 
 impl Spaces {
     /// From the side-band, sorted by time. The modules go into `trace`.
@@ -57,47 +43,49 @@ impl Spaces {
         build_ids: &FxHashMap<Vec<u8>, Vec<u8>>,
         trace: &mut Trace,
     ) -> Self {
-        let mut kernel_build_id: &[u8] = &[];
-        let mut by_pid = FxHashMap::<u32, Vec<Space>>::default();
+        let kernel = kernel_module(side_band, build_ids, trace);
+        let mut spaces = AddressSpaces::default();
         for Timed { time, record, .. } in side_band {
             match *record {
                 SideBand::Fork { pid, ppid, .. } if pid != ppid && *time != Time::ZERO => {
-                    let parent = by_pid.get(&ppid).map(|spaces| (ppid, spaces.len() - 1));
-                    by_pid.entry(pid).or_default().push(Space::new(*time, parent));
+                    spaces.fork(pid, ppid, *time);
                 }
-                SideBand::Comm { pid, exec: true, .. } => {
-                    by_pid.entry(pid).or_default().push(Space::new(*time, None))
-                }
+                SideBand::Comm { pid, exec: true, .. } => spaces.exec(pid, *time),
                 SideBand::Mmap(map) if map.kernel => {
-                    let names_kernel = map.path.starts_with(b"[kernel") && !map.build_id.is_empty();
-                    kernel_build_id = if names_kernel { map.build_id } else { kernel_build_id };
+                    spaces.kernel.push(mapping(&map, *time, kernel, trace));
                 }
                 SideBand::Mmap(map) if map.executable => {
-                    let mapping = Mapping::new(&map, *time, build_ids, trace);
-                    let spaces = by_pid.entry(map.pid).or_default();
-                    if spaces.is_empty() {
-                        spaces.push(Space::new(Time::ZERO, None));
-                    }
-                    if let Some(space) = spaces.last_mut() {
-                        space.mappings.push(mapping);
-                    }
+                    let module = module(&map, build_ids, trace);
+                    spaces.map(map.pid, mapping(&map, *time, module, trace));
                 }
                 _ => {}
             }
         }
-        by_pid.values_mut().flatten().for_each(Space::sort);
-        if let Some(id) =
-            build_ids.get(&b"[kernel.kallsyms]"[..]).filter(|_| kernel_build_id.is_empty())
-        {
-            kernel_build_id = id;
+        spaces.sort();
+        Self { address_spaces: spaces, kernel, known: FxHashMap::default(), has_dropped: false }
+    }
+
+    /// Leaves out all but the last changes of an address or a stack.
+    pub(crate) fn keep_newest<T>(&mut self, changes: &mut Vec<T>) {
+        if let Some(more @ 1..) = changes.len().checked_sub(MAX_CHANGES) {
+            changes.drain(..more);
+            self.has_dropped = true;
         }
-        let path = trace.strings.intern("[kernel]");
-        let kernel = trace.modules.intern(Module {
-            path,
-            kind: ModuleKind::Kernel,
-            build_id: kernel_build_id.to_vec(),
-        });
-        Self { by_pid, kernel, known: FxHashMap::default() }
+    }
+
+    /// Says so if changes were left out.
+    pub(crate) fn warn(&self, warnings: &mut Warnings) {
+        if self.has_dropped {
+            warnings.add(format!(
+                "some code was mapped more than {MAX_CHANGES} times at one address: older stacks \
+                 there may have wrong functions"
+            ));
+        }
+    }
+
+    /// The address spaces themselves.
+    pub(crate) fn into_address_spaces(self) -> AddressSpaces {
+        self.address_spaces
     }
 
     /// The frame at a kernel address.
@@ -107,10 +95,10 @@ impl Spaces {
 
     /// The frame at a user address of process `pid`.
     pub(crate) fn user_frame(&mut self, pid: u32, avma: u64, trace: &mut Trace) -> FrameOverTime {
-        if let Some([space]) = self.by_pid.get(&pid).map(Vec::as_slice)
+        if let [space] = self.address_spaces.of(pid)
             && let Some(mapping) = space.only_mapping(avma)
         {
-            return FrameOverTime::Fixed(Some(mapping.frame(avma, trace)));
+            return FrameOverTime::Fixed(Some(frame(mapping, avma, trace)));
         }
         if let Some(known) = self.known.get(&(pid, avma)) {
             return known.clone();
@@ -120,151 +108,88 @@ impl Spaces {
         found
     }
 
-    fn find_user_frame(&self, pid: u32, avma: u64, trace: &mut Trace) -> FrameOverTime {
+    fn find_user_frame(&mut self, pid: u32, avma: u64, trace: &mut Trace) -> FrameOverTime {
         let mut history = Vec::new();
-        for (number, space) in self.by_pid.get(&pid).into_iter().flatten().enumerate() {
-            let mut covering = self.covering(pid, number, avma);
+        let spaces = &self.address_spaces;
+        // A mapping from another space of the process is better than none: the snapshot may have
+        // been taken in that one.
+        let elsewhere = LazyCell::new(|| {
+            let mut others = spaces.of(pid).iter().rev().take(MAX_CHANGES).rev();
+            others.find_map(|other| other.covering(avma).into_iter().next())
+        });
+        let oldest = spaces.of(pid).len().saturating_sub(MAX_CHANGES);
+        self.has_dropped |= oldest > 0;
+        for (number, space) in spaces.of(pid).iter().enumerate().skip(oldest) {
+            let mut covering = spaces.covering(pid, number, avma);
             if covering.is_empty() {
-                // A mapping from another space of the process is better than none: the snapshot
-                // may have been taken in that one.
-                covering = self.by_pid[&pid]
-                    .iter()
-                    .map(|other| other.covering(avma))
-                    .find(|found| !found.is_empty())
-                    .unwrap_or_default();
-                covering.truncate(1);
+                covering.extend(*elsewhere);
             }
             if covering.is_empty() {
                 // If no code of the process is known, this address may still be code.
-                let unknown =
-                    (!self.knows_mappings(pid, number)).then(|| anonymous_frame(pid, avma, trace));
+                let unknown = (!spaces.knows_mappings(pid, number))
+                    .then(|| anonymous_frame(pid, avma, trace));
                 history.push((space.from, unknown));
             }
             for (index, mapping) in covering.iter().enumerate() {
                 let from = if index == 0 { space.from } else { mapping.from };
-                history.push((from, Some(mapping.frame(avma, trace))));
+                history.push((from, Some(frame(mapping, avma, trace))));
             }
         }
         history.dedup_by_key(|(_, frame)| *frame);
+        self.keep_newest(&mut history);
         match history[..] {
             [] => FrameOverTime::Fixed(Some(anonymous_frame(pid, avma, trace))),
             [(_, frame)] => FrameOverTime::Fixed(frame),
             _ => FrameOverTime::Varying(history.into()),
         }
     }
+}
 
-    /// A space and those it was copied from, nearest first, each with the time up to which its
-    /// mappings count.
-    fn lineage(&self, pid: u32, number: usize) -> impl Iterator<Item = (&Space, Time)> {
-        let get =
-            |pid: u32, number: usize| self.by_pid.get(&pid).and_then(|spaces| spaces.get(number));
-        let first = get(pid, number).map(|space| (space, Time::MAX));
-        let parent_of = move |&(space, until): &(&Space, Time)| {
-            let (pid, number) = space.parent?;
-            Some((get(pid, number)?, space.from.min(until)))
-        };
-        std::iter::successors(first, parent_of).take(MAX_FORKS)
+/// The module of the kernel, with the build id of its own mapping.
+fn kernel_module(
+    side_band: &[Timed<'_>],
+    build_ids: &FxHashMap<Vec<u8>, Vec<u8>>,
+    trace: &mut Trace,
+) -> ModuleId {
+    let mut recorded = side_band.iter().filter_map(|timed| match timed.record {
+        SideBand::Mmap(map) if map.kernel && map.path.starts_with(b"[kernel") => Some(map.build_id),
+        _ => None,
+    });
+    let last = recorded.rfind(|build_id| !build_id.is_empty());
+    let separate = || build_ids.get(KERNEL_PATH).map(Vec::as_slice);
+    let build_id = last.or_else(separate).unwrap_or_default().to_vec();
+    let path = trace.strings.intern("[kernel]");
+    trace.modules.intern(Module { path, kind: ModuleKind::Kernel, build_id })
+}
+
+/// The module that a process mapped.
+fn module(map: &Mmap<'_>, build_ids: &FxHashMap<Vec<u8>, Vec<u8>>, trace: &mut Trace) -> ModuleId {
+    if is_anonymous(map.path) {
+        return anonymous_module(map.pid, trace);
     }
+    let build_id = match map.build_id {
+        [] => build_ids.get(map.path).cloned().unwrap_or_default(),
+        id => id.to_vec(),
+    };
+    let path = trace.strings.intern(&String::from_utf8_lossy(map.path));
+    trace.modules.intern(Module { path, kind: ModuleKind::File, build_id })
+}
 
-    /// True if some code of the space is known. Then an address that no mapping covers is not code.
-    fn knows_mappings(&self, pid: u32, number: usize) -> bool {
-        self.lineage(pid, number).any(|(space, _)| !space.mappings.is_empty())
-    }
-
-    /// The mappings that cover `avma`, oldest first: the space's own, else the inherited one.
-    fn covering(&self, pid: u32, number: usize, avma: u64) -> Vec<&Mapping> {
-        for (space, until) in self.lineage(pid, number) {
-            let mut covering = space.covering(avma);
-            if until != Time::MAX && !covering.is_empty() {
-                let last = covering.iter().rposition(|mapping| mapping.from <= until).unwrap_or(0);
-                covering = vec![covering[last]];
-            }
-            if !covering.is_empty() {
-                return covering;
-            }
-        }
-        Vec::new()
+fn mapping(map: &Mmap<'_>, from: Time, module: ModuleId, trace: &mut Trace) -> Mapping {
+    let anonymous = !map.kernel && is_anonymous(map.path);
+    Mapping {
+        start_avma: map.start_avma,
+        end_avma: map.start_avma.saturating_add(map.len),
+        module_offset: if anonymous { map.start_avma } else { map.file_offset },
+        from,
+        module,
+        path: trace.strings.intern(&String::from_utf8_lossy(map.path)),
     }
 }
 
-impl Space {
-    fn new(from: Time, parent: Option<(u32, usize)>) -> Self {
-        Self { from, parent, mappings: Vec::new(), highest_end: Vec::new() }
-    }
-
-    fn sort(&mut self) {
-        self.mappings.sort_by_key(|mapping| mapping.start_avma);
-        let mut highest = 0;
-        self.highest_end = self
-            .mappings
-            .iter()
-            .map(|mapping| {
-                highest = mapping.end_avma.max(highest);
-                highest
-            })
-            .collect();
-    }
-
-    /// The mappings that may cover `avma`. The first one does.
-    fn candidates(&self, avma: u64) -> &[Mapping] {
-        let end = self.mappings.partition_point(|mapping| mapping.start_avma <= avma);
-        let begin = self.highest_end[..end].partition_point(|highest| *highest <= avma);
-        &self.mappings[begin..end]
-    }
-
-    /// The mapping that covers `avma` if it is the only one, which is nearly always the case.
-    fn only_mapping(&self, avma: u64) -> Option<&Mapping> {
-        match self.candidates(avma) {
-            [only] => Some(only),
-            _ => None,
-        }
-    }
-
-    fn covering(&self, avma: u64) -> Vec<&Mapping> {
-        let mut covering: Vec<&Mapping> =
-            self.candidates(avma).iter().filter(|mapping| avma < mapping.end_avma).collect();
-        covering.sort_by_key(|mapping| mapping.from);
-        covering
-    }
-}
-
-impl Mapping {
-    fn new(
-        map: &Mmap<'_>,
-        from: Time,
-        build_ids: &FxHashMap<Vec<u8>, Vec<u8>>,
-        trace: &mut Trace,
-    ) -> Self {
-        let anonymous = is_anonymous(map.path);
-        let module = if anonymous {
-            anonymous_module(map.pid, trace)
-        } else {
-            let build_id = match map.build_id {
-                [] => build_ids.get(map.path).cloned().unwrap_or_default(),
-                id => id.to_vec(),
-            };
-            let path = trace.strings.intern(&String::from_utf8_lossy(map.path));
-            trace.modules.intern(Module { path, kind: ModuleKind::File, build_id })
-        };
-        let end_avma = map.start_avma.saturating_add(map.len);
-        Self {
-            start_avma: map.start_avma,
-            end_avma,
-            file_offset: map.file_offset,
-            from,
-            module,
-            anonymous,
-        }
-    }
-
-    fn frame(&self, avma: u64, trace: &mut Trace) -> FrameId {
-        let offset = if self.anonymous {
-            avma
-        } else {
-            (avma - self.start_avma).wrapping_add(self.file_offset)
-        };
-        trace.stacks.intern_frame(Frame { module: self.module, offset })
-    }
+fn frame(mapping: &Mapping, avma: u64, trace: &mut Trace) -> FrameId {
+    let offset = (avma - mapping.start_avma).wrapping_add(mapping.module_offset);
+    trace.stacks.intern_frame(Frame { module: mapping.module, offset })
 }
 
 /// True for the names that the kernel gives to memory without a file. No code can be read from

@@ -10,6 +10,7 @@ use super::{
     records::{Record, Records},
     side_band,
 };
+use crate::ring;
 use std::collections::BTreeMap;
 use unhitch_model::Warnings;
 
@@ -22,6 +23,8 @@ pub(crate) struct Walker<'a> {
     pub data: &'a [u8],
     records: Records<'a>,
     pub side_band: Vec<Record<'a>>,
+    /// Pieces of the rings of the recorder that runs in the kernel.
+    pub rings: Vec<&'a [u8]>,
     /// Number of records that are not samples, by type.
     pub counts: BTreeMap<u32, u64>,
     /// Build ids, which perf writes last.
@@ -34,6 +37,7 @@ impl<'a> Walker<'a> {
             data,
             records: Records::new(data),
             side_band: Vec::new(),
+            rings: Vec::new(),
             counts: BTreeMap::new(),
             build_ids: FileDescription::default(),
         }
@@ -45,6 +49,10 @@ impl<'a> Walker<'a> {
     }
 
     fn side(&mut self, record: Record<'a>) {
+        if record.kind == kind::AUXTRACE && ring::is_rings(record.payload) {
+            self.rings.push(record.payload);
+            return;
+        }
         *self.counts.entry(record.kind).or_default() += 1;
         if side_band::is_known(record.kind) {
             self.side_band.push(record);

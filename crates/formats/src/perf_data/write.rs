@@ -2,16 +2,18 @@
 //!
 //! The layout follows `tools/perf/util/header.c`: header, each event's ids, the events' attributes,
 //! the records, directly behind them the table of feature sections in the order of their bits, then
-//! the sections. All sizes are known before the first byte is written, so a save streams straight
-//! from the copies of the rings into the file.
+//! the sections. For a save, all sizes are known before the first byte is written, so it streams
+//! straight from the copies of the rings into the file. For an export, the length of the records is
+//! filled in at the end.
 
 use super::{
     attr::{EventAttr, flag},
     description::{EventDesc, Features},
     feature,
     header::{FILE_HEADER_LEN, MAGIC},
+    record::{self, RECORD_HEADER_LEN, kind},
 };
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 
 /// Writes a whole file. `data` holds the records in any number of pieces. Returns the length of the
 /// file in bytes.
@@ -24,12 +26,60 @@ pub fn write(
     features: &Features,
     data: &[&[u8]],
 ) -> io::Result<u64> {
+    let data_len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
+    let [head, tail] = around(events, features, data_len);
+    out.write_all(&head)?;
+    for piece in data {
+        out.write_all(piece)?;
+    }
+    out.write_all(&tail)?;
+    Ok(head.len() as u64 + data_len + tail.len() as u64)
+}
+
+/// Writes a whole file to the start of `out`. `put` writes the records, whose length need not be
+/// known before.
+///
+/// # Errors
+/// Those of `out` and `put`.
+pub fn write_streamed<W: Write + Seek, T>(
+    out: &mut W,
+    events: &[EventDesc],
+    features: &Features,
+    put: impl FnOnce(&mut W) -> io::Result<T>,
+) -> io::Result<T> {
+    let [head, _] = around(events, features, 0);
+    out.write_all(&head)?;
+    let result = put(out)?;
+    let data_len = out.stream_position()? - head.len() as u64;
+    let [head, tail] = around(events, features, data_len);
+    out.write_all(&tail)?;
+    let end = out.stream_position()?;
+    out.seek(SeekFrom::Start(0))?;
+    out.write_all(&head)?;
+    out.seek(SeekFrom::Start(end))?;
+    Ok(result)
+}
+
+/// A file that only describes events, machine and recording. It has one record, which means nothing:
+/// a file without any would be that of a recorder that was killed.
+pub fn describe(events: &[EventDesc], features: &Features) -> Vec<u8> {
+    let mut record = kind::FINISHED_ROUND.to_le_bytes().to_vec();
+    record.extend_from_slice(&[0, 0, RECORD_HEADER_LEN as u8, 0]);
+    let [mut file, tail] = around(events, features, record.len() as u64);
+    file.extend(record);
+    file.extend(tail);
+    file
+}
+
+/// What is before and after `data_len` bytes of records in a file. The length of the first part
+/// depends on the events alone, so that it can be written before the records and again after them.
+/// Without records and features, it is that of a file that is still being written.
+pub fn around(events: &[EventDesc], features: &Features, data_len: u64) -> [Vec<u8>; 2] {
     let attr_len = attr_len(events);
     let ids_len: u64 = events.iter().map(|event| 8 * event.ids.len() as u64).sum();
     let attrs_at = FILE_HEADER_LEN + ids_len;
     let attrs_len = events.len() as u64 * (attr_len as u64 + 16);
     let data_at = attrs_at + attrs_len;
-    let data_len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
 
     let sections = sections(events, features, attr_len);
     let mut head = Vec::new();
@@ -53,22 +103,15 @@ pub fn write(
         put_u64s(&mut head, &[ids_at, len]);
         ids_at += len;
     }
-    out.write_all(&head)?;
-    for piece in data {
-        out.write_all(piece)?;
-    }
 
     let mut at = data_at + data_len + 16 * sections.len() as u64;
-    let mut table = Vec::new();
+    let mut tail = Vec::new();
     for (_, section) in &sections {
-        put_u64s(&mut table, &[at, section.len() as u64]);
+        put_u64s(&mut tail, &[at, section.len() as u64]);
         at += section.len() as u64;
     }
-    out.write_all(&table)?;
-    for (_, section) in &sections {
-        out.write_all(section)?;
-    }
-    Ok(at)
+    sections.iter().for_each(|(_, section)| tail.extend_from_slice(section));
+    [head, tail]
 }
 
 /// The shortest layout that holds every event, because an older perf refuses a longer one than it
@@ -90,6 +133,12 @@ fn sections(events: &[EventDesc], features: &Features, attr_len: usize) -> Vec<(
     };
     if !features.tracing_data.events.is_empty() {
         add(feature::TRACING_DATA, &|out| out.extend(features.tracing_data.encode()));
+    }
+    if !features.kernel_build_id.is_empty() {
+        let path = feature::KERNEL_PATH;
+        add(feature::BUILD_ID, &|out| {
+            record::kernel_build_id(out, path, &features.kernel_build_id);
+        });
     }
     add(feature::HOSTNAME, &|out| put_text(out, &features.host));
     add(feature::OS_RELEASE, &|out| put_text(out, &features.kernel));

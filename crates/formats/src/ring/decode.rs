@@ -1,77 +1,124 @@
-//! Decodes the rings to rows.
+//! Decodes the rings to rows, on all cores.
 //!
-//! A record belongs to the thread that is on the CPU, which the block's header names and every
-//! switch changes. A wait's stack was written when its thread came back, perhaps on another CPU: it
-//! goes to the switch at which the thread had left.
+//! 1. Cut the rings to runs of blocks, and walk them ([`super::segment`]).
+//! 2. Look up the stacks that their records refer to ([`super::stacks`]).
+//! 3. Give each wait its stack. It was written when its thread came back, perhaps on another CPU: it
+//!    goes to the switch at which the thread had left.
 
-use super::layout::{
-    self, BLOCK_BYTES, BLOCK_HEADER_BYTES, Records, RingPart, kind, u32_at, u64_at,
-};
+use super::facts;
+use super::layout;
+use super::segment::{self, Run, Segment, Taken};
 use super::sleepers::{self, Entry};
-use super::stacks::{Chain, Definition, Stacks};
-use crate::perf_data::rows::{KeptWait, Row, Rows, Sample, Switch, Waking};
+use super::stacks::{Chain, Definition, Definitions};
+use crate::perf_data::rows::{EarlierWait, KeptWait, Row, Rows};
+use crate::scope::Scope;
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use unhitch_model::{TaskState, WakeFlags, Warnings, units};
-
-/// Numbers of a thread's places; 0 is none of them.
-const PLACES: u8 = 7;
-/// The priority of a thread of which none was recorded: that of niceness 0.
-const USUAL_PRIO: i16 = 120;
+use unhitch_model::{TaskState, WakeFlags, Warnings, linux::USUAL_PRIO, units};
 
 /// What the rings hold.
 #[derive(Default)]
 pub(crate) struct Decoded {
-    /// Sorted by time within each CPU. Stacks are numbers of `chains`, from 1.
-    pub(crate) rows: Rows,
+    /// In parts; those of one CPU follow each other, and each is sorted by time. Stacks are numbers
+    /// of `chains`, from 1.
+    pub(crate) rows: Vec<Rows>,
     pub(crate) chains: Vec<Chain>,
     /// First and last time by CPU; an empty window where the CPU has none.
     pub(crate) covered: Vec<(u64, u64)>,
+    pub(crate) gaps: Vec<Gap>,
     /// Number of records by kind.
     pub(crate) counts: BTreeMap<&'static str, u64>,
+    /// What became of stacks, which are no records of their own.
+    pub(crate) stack_counts: BTreeMap<&'static str, u64>,
     /// Threads that died: when, and which.
     pub(crate) exits: Vec<(u64, u32)>,
     /// Threads that were woken for the first time: when, and which.
     pub(crate) births: Vec<(u64, u32)>,
 }
 
-/// Decodes `rings.bin`. Damage goes to `warnings`.
-pub(crate) fn decode(bytes: &[u8], warnings: &mut Warnings) -> Decoded {
-    let (rings, sleepers) = match layout::read(bytes) {
-        Ok(rings) => rings,
-        Err(why) => {
-            warnings.add(format!("the rings in the container cannot be read ({why})"));
-            return Decoded::default();
+/// Where a part of a ring is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Gap {
+    pub(crate) cpu: u16,
+    /// The last time before, and the first after.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// How many records it had, estimated by the rest of the rings; at least 1.
+    pub(crate) events: u64,
+}
+
+/// Maximum number of lines about what one CPU lost, or about one reason.
+const MAX_LINES: usize = 64;
+/// Maximum length of all call chains: this many times that of the rings, or the second number of
+/// bytes if that is more. A record of 16 bytes names 2 KiB of stacks, which few others do.
+const MAX_CHAINS: (u64, u64) = (16, 64 << 20);
+
+/// Decodes `rings.bin`, or the pieces of rings that were written instead. Damage goes to `warnings`.
+pub(crate) fn decode(parts: &[&[u8]], scope: Scope, warnings: &mut Warnings) -> Decoded {
+    let (mut pieces, mut asleep, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let mut streamed = false;
+    for part in parts {
+        match layout::read(part) {
+            Ok((of_part, is_pieces, sleepers)) => {
+                streamed |= is_pieces;
+                pieces.extend(of_part);
+                asleep.push(sleepers);
+            }
+            Err(why) => *unread.entry(why).or_insert(0) += 1,
         }
-    };
-    let mut decoder = Decoder::default();
-    for ring in &rings {
-        decoder.ring(ring);
     }
-    sleepers::decode(sleepers).for_each(|sleeper| decoder.sleeper(&sleeper));
-    decoder.finish(warnings)
+    for (why, count) in unread.into_iter().take(MAX_LINES) {
+        let what = match parts.len() {
+            1 => "the rings in the trace file cannot be read".to_owned(),
+            _ => format!("{} of the rings cannot be read", units::plural(count, "piece")),
+        };
+        warnings.add(format!("{what} ({why}): nothing that they held is shown"));
+    }
+    let runs = segment::runs(pieces, streamed);
+    let mut segments: Vec<Segment<'_>> =
+        runs.par_iter().map(|run| Segment::of(run, scope)).collect();
+    let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+    let room = bytes.saturating_mul(MAX_CHAINS.0).max(MAX_CHAINS.1);
+    let mut decoder = Decoder { room, ..Decoder::default() };
+    decoder.gaps(&runs, &segments, warnings);
+    decoder.stacks(&mut segments);
+    decoder.earlier_waits(&segments);
+    for segment in &mut segments {
+        decoder.add(segment);
+    }
+    asleep.into_iter().flat_map(sleepers::decode).for_each(|sleeper| decoder.sleeper(&sleeper));
+    decoder.finish(&mut segments, warnings)
 }
 
 #[derive(Default)]
-struct Decoder<'a> {
+struct Decoder {
     out: Decoded,
-    stacks: Stacks<'a>,
     /// Stacks of waits and of wakers.
     waits: KeptStacks,
     wakers: KeptStacks,
-    /// Waits and wake-ups at places of such stacks: their rows and the numbers of the places.
-    wait_places: Vec<(usize, u8)>,
-    waker_places: Vec<(usize, u8)>,
-    /// Waits and wake-ups whose stacks were over the budget.
     over_budget: u64,
-    /// Time, thread, its priority from then on.
-    priorities: Vec<(u64, u32, i16)>,
+    /// By thread: time, its priority from then on.
+    priorities: FxHashMap<u32, Vec<(u64, i16)>>,
+    /// Of the waits that had not ended when the recording ended, and of those that began before it.
+    unseen: Rows,
+    /// From when on all CPUs are covered.
+    covered_from: u64,
     damaged_blocks: u64,
+    missing_stacks: u64,
+    /// Bytes that further call chains may take, and how many would have taken more.
+    room: u64,
+    without_room: u64,
 }
 
-/// The stacks of waits, or of wakers, by thread and place.
+/// The stacks of waits, or of wakers.
 #[derive(Default)]
-struct KeptStacks(FxHashMap<(u32, u8), Vec<Kept>>);
+struct KeptStacks {
+    /// By thread and place.
+    of_place: FxHashMap<(u32, u8), Vec<Kept>>,
+    /// Their chains, by thread and time.
+    at_time: FxHashMap<(u32, u64), u32>,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Kept {
@@ -82,304 +129,273 @@ struct Kept {
 }
 
 impl KeptStacks {
-    fn add(&mut self, tid: u32, time: u64, chain: u32, flags: u64) {
-        let number = (flags >> layout::FLAGS_PLACE_SHIFT & 7) as u8;
-        let kept = Kept { time, chain, by_thread: flags & layout::BY_THREAD != 0 };
-        self.0.entry((tid, number)).or_default().push(kept);
+    fn add(&mut self, taken: &Taken) {
+        let kept = Kept { time: taken.time, chain: taken.stack, by_thread: taken.by_thread };
+        self.of_place.entry((taken.tid, taken.place)).or_default().push(kept);
+        self.at_time.insert((taken.tid, taken.time), taken.stack);
     }
 
     fn sort(&mut self) {
-        self.0.values_mut().for_each(|list| list.sort_unstable());
+        self.of_place.values_mut().for_each(|list| list.sort_unstable());
     }
 
-    /// The stack that was taken for this very time.
-    fn at(&self, tid: u32, time: u64) -> Option<Kept> {
-        let found = |number| {
-            let list = self.0.get(&(tid, number))?;
-            list.binary_search_by_key(&time, |kept| kept.time).ok().map(|index| list[index])
-        };
-        (0..=PLACES).find_map(found)
+    /// The chain of the stack that was taken for this very time; 0 if none was.
+    fn at(&self, tid: u32, time: u64) -> u32 {
+        self.at_time.get(&(tid, time)).copied().unwrap_or(0)
     }
 
     /// The last stack of a place before `time`. One from before `held_from` does not count: a
-    /// later one may have been overwritten.
+    /// later one may be missing.
     fn before(&self, tid: u32, time: u64, number: u8, held_from: u64) -> Option<Kept> {
-        let list = self.0.get(&(tid, number))?;
+        let list = self.of_place.get(&(tid, number))?;
         let next = list.partition_point(|kept| kept.time <= time);
         let kept = list.get(next.checked_sub(1)?)?;
         (kept.time >= held_from).then_some(*kept)
     }
 }
 
-/// Where a ring's decoder is.
-struct Place {
-    cpu: u16,
-    current: u32,
-    base_ns: u64,
-    /// The last wake-up of this CPU, in the rows.
-    waking: Option<usize>,
-}
-
-impl<'a> Decoder<'a> {
-    fn ring(&mut self, ring: &RingPart<'a>) {
-        self.stacks.begin_ring();
-        let mut place = Place { cpu: ring.cpu, current: 0, base_ns: 0, waking: None };
-        let mut expected = None;
-        for (index, block) in ring.numbered() {
-            if block.len() < BLOCK_HEADER_BYTES {
-                self.damaged_blocks += 1;
+impl Decoder {
+    /// Notes where rings are missing between the segments, and before the first.
+    fn gaps(&mut self, runs: &[Run<'_>], segments: &[Segment<'_>], warnings: &mut Warnings) {
+        let records: u64 = segments.iter().flat_map(|segment| segment.counts.values()).sum();
+        let bytes = runs.iter().map(Run::len).sum::<u64>().max(1);
+        let events = |missing: u64| {
+            let events = u128::from(missing) * u128::from(records) / u128::from(bytes);
+            u64::try_from(events).unwrap_or(u64::MAX).max(1)
+        };
+        let begin = segments.iter().filter_map(|segment| segment.covered).min();
+        let begin = begin.map_or(0, |(first, _)| first);
+        let mut lost: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
+        let mut before: Option<&Segment<'_>> = None;
+        for (run, segment) in runs.iter().zip(segments) {
+            let cpu = run.cpu();
+            let own = before.replace(segment).filter(|before| before.cpu == cpu);
+            if run.missing_bytes == 0 {
                 continue;
             }
-            place.base_ns = u64_at(block, 8);
-            place.current = u32_at(block, 16);
-            // What belongs to a wake-up may be in the next block.
-            if expected != Some(index) {
-                place.waking = None;
-            }
-            expected = Some(index + 1);
-            self.cover(ring.cpu, place.base_ns);
-            self.block(&mut place, block, index);
+            let from = own.and_then(|own| own.covered).map_or(begin, |(_, last)| last);
+            let to = segment.covered.map_or(from, |(first, _)| first.max(from));
+            self.out.gaps.push(Gap { cpu, from, to, events: events(run.missing_bytes) });
+            let (bytes, places) = lost.entry(cpu).or_default();
+            (*bytes, *places) = (bytes.saturating_add(run.missing_bytes), *places + 1);
+        }
+        for (cpu, (bytes, places)) in lost.iter().take(MAX_LINES) {
+            warnings.add(format!(
+                "CPU {cpu} lost {} of events, in {}: the recorder could not keep up",
+                units::bytes(*bytes),
+                units::plural(*places, "place")
+            ));
+        }
+        if let Some(more) = lost.len().checked_sub(MAX_LINES + 1) {
+            let cpus = units::plural(more as u64 + 1, "more CPU");
+            warnings.add(format!("{cpus} lost events: the recorder could not keep up"));
         }
     }
 
-    fn block(&mut self, place: &mut Place, block: &'a [u8], index: u64) {
-        let mut records = Records::new(block);
-        for record in &mut records {
-            let time = place.base_ns.saturating_add(record.delta_ns());
-            match record.of_type() {
-                kind::SWITCH => self.switch(place, time, record.payload()),
-                kind::WAKING => self.waking(place, time, record.payload()),
-                _ => {
-                    let words = BLOCK_BYTES as u64 / 8;
-                    let position = index * words + record.offset as u64 / 8;
-                    self.long(place, time, record.payload(), position as u32, record.bytes);
-                }
-            }
-            self.cover(place.cpu, time);
-        }
-        self.damaged_blocks += u64::from(records.damaged);
-    }
-
-    fn switch(&mut self, place: &mut Place, time: u64, payload: u64) {
-        *self.out.counts.entry("switch").or_default() += 1;
-        let (next, state) = (payload as u32 & 0x3f_ffff, state(payload >> 22 & 15));
-        let of = Switch {
-            prev: place.current,
-            next,
-            prev_prio: USUAL_PRIO,
-            next_prio: USUAL_PRIO,
-            prev_state: state,
-        };
-        if state == TaskState::Dead {
-            self.out.exits.push((time, place.current));
-        }
-        let number = (payload >> layout::SWITCH_PLACE_SHIFT & 7) as u8;
-        if number != 0 {
-            self.wait_places.push((self.out.rows.switches.len(), number));
-        }
-        self.out.rows.switches.push(Row { time, stack: 0, cpu: place.cpu, of });
-        place.current = next;
-    }
-
-    fn waking(&mut self, place: &mut Place, time: u64, payload: u64) {
-        *self.out.counts.entry("wake-up").or_default() += 1;
-        let wakee = payload as u32 & 0x3f_ffff;
-        let flags = match payload >> 22 & 3 {
-            0 => WakeFlags::default(),
-            1 => WakeFlags::default().with(WakeFlags::HARDIRQ),
-            _ => {
-                self.out.births.push((time, wakee));
-                WakeFlags::default().with(WakeFlags::NEW)
-            }
-        };
-        let of = Waking { waker: place.current, wakee, target_cpu: place.cpu, flags };
-        let number = (payload >> layout::WAKING_PLACE_SHIFT & 7) as u8;
-        if number != 0 {
-            self.waker_places.push((self.out.rows.wakings.len(), number));
-        }
-        place.waking = Some(self.out.rows.wakings.len());
-        self.out.rows.wakings.push(Row { time, stack: 0, cpu: place.cpu, of });
-    }
-
-    fn long(
-        &mut self,
-        place: &mut Place,
-        time: u64,
-        payload: u64,
-        position: u32,
-        record: &'a [u8],
-    ) {
-        let flags = payload >> 15;
-        match payload & 31 {
-            kind::STACK => {
-                *self.out.counts.entry("stack").or_default() += 1;
-                let len = (u32_at(record, 12) as usize).saturating_mul(8);
-                let addresses = record.get(16..).unwrap_or_default();
-                let addresses = addresses.get(..len).unwrap_or(addresses);
-                let definition = Definition { pid: u32_at(record, 8), flags, addresses };
-                *self.out.counts.entry(definition.end()).or_default() += 1;
-                self.stacks.define(position, definition);
-            }
-            kind::WAIT => {
-                self.over_budget += flags & layout::STACKS_OVER_BUDGET;
-                let of = KeptWait {
-                    tid: place.current,
-                    syscall: u32_at(record, 24) as i32,
-                    owner: u32_at(record, 28),
-                    arguments: [u64_at(record, 32), u64_at(record, 40)],
-                    kernel_lock: u64_at(record, 48),
+    /// Looks up the stacks of all segments, and numbers their chains. *Why by CPU*: a pair of stacks
+    /// is one chain, however many segments of its ring refer to it.
+    fn stacks(&mut self, segments: &mut [Segment<'_>]) {
+        for of_cpu in segments.chunk_by_mut(|one, other| one.cpu == other.cpu) {
+            let definitions = of_cpu.iter_mut().flat_map(|segment| segment.definitions.drain(..));
+            let mut definitions = Definitions::new(definitions);
+            let mut known = FxHashMap::default();
+            for segment in of_cpu {
+                let number = |pair| {
+                    let chain = || self.chain(definitions.chain(pair));
+                    *known.entry(pair).or_insert_with(chain)
                 };
-                let (left, cpu) = (u64_at(record, 8), place.cpu);
-                self.out.rows.kept_waits.push(Row { time: left, stack: 0, cpu, of });
-                let chain = self.stacks.chain(u32_at(record, 16), u32_at(record, 20));
-                if chain != 0 {
-                    *self.out.counts.entry("wait stack").or_default() += 1;
-                    self.waits.add(place.current, left, chain, flags);
-                }
+                let numbers = segment.references.pairs().iter().copied().map(number);
+                let numbers: Vec<u32> = std::iter::once(0).chain(numbers).collect();
+                segment.number_stacks(&numbers);
             }
-            kind::WAKER => {
-                self.over_budget += flags & layout::STACKS_OVER_BUDGET;
-                let chain = self.stacks.chain(u32_at(record, 8), u32_at(record, 12));
-                let row = place.waking.and_then(|waking| self.out.rows.wakings.get_mut(waking));
-                if let Some(row) = row.filter(|_| chain != 0) {
-                    *self.out.counts.entry("wake-up stack").or_default() += 1;
-                    row.stack = chain;
-                    let by_thread = flags & layout::BY_THREAD != 0;
-                    if by_thread {
-                        row.of.flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
-                    }
-                    self.wakers.add(row.of.wakee, row.time, chain, flags);
-                }
-            }
-            kind::SAMPLE => {
-                *self.out.counts.entry("sample").or_default() += 1;
-                let stack = self.stacks.chain(u32_at(record, 8), u32_at(record, 12));
-                let of = Sample { tid: place.current };
-                self.out.rows.samples.push(Row { time, stack, cpu: place.cpu, of });
-            }
-            kind::REPAIR => {
-                *self.out.counts.entry("switch that was not reported").or_default() += 1;
-                place.current = u32_at(record, 8);
-            }
-            kind::PRIORITY => {
-                let prio = i16::try_from(u32_at(record, 12) as i32).unwrap_or(USUAL_PRIO);
-                self.priorities.push((time, u32_at(record, 8), prio));
-            }
-            // Of a later version.
-            _ => {}
+            self.missing_stacks += definitions.missing();
         }
     }
 
-    /// A wait that had not ended at the save.
-    fn sleeper(&mut self, entry: &Entry<'a>) {
+    /// The number of a chain, from 1; 0 if it is empty, or there is no room for it.
+    fn chain(&mut self, chain: Chain) -> u32 {
+        if chain.words.is_empty() {
+            return 0;
+        }
+        let Some(room) = self.room.checked_sub(chain.words.len() as u64) else {
+            self.without_room += 1;
+            return 0;
+        };
+        self.room = room;
+        self.out.chains.push(chain);
+        self.out.chains.len() as u32
+    }
+
+    /// Notes the waits that began before all CPUs are covered and ended after that.
+    fn earlier_waits(&mut self, segments: &[Segment<'_>]) {
+        let mut first: BTreeMap<u16, u64> = BTreeMap::new();
+        for segment in segments {
+            let from = segment.covered.map_or(u64::MAX, |(from, _)| from);
+            first.entry(segment.cpu).and_modify(|first| *first = from.min(*first)).or_insert(from);
+        }
+        let covered = first.into_values().filter(|from| *from < u64::MAX);
+        self.covered_from = covered.max().unwrap_or_default();
+        let from = self.covered_from;
+        let waits = segments.iter().flat_map(|segment| &segment.waits);
+        for &Taken { tid, time: since, at: until, stack, .. } in
+            waits.filter(|taken| taken.time < from && taken.at >= from)
+        {
+            let state = TaskState::Sleeping;
+            self.earlier_wait(EarlierWait { tid, since, is_estimate: false, until, state }, stack);
+        }
+    }
+
+    fn earlier_wait(&mut self, of: EarlierWait, stack: u32) {
+        self.unseen.earlier_waits.push(Row { time: self.covered_from, stack, cpu: 0, of });
+    }
+
+    /// Takes over what concerns more than one segment.
+    fn add(&mut self, segment: &mut Segment<'_>) {
+        for (kind, count) in &segment.counts {
+            *self.out.counts.entry(kind).or_default() += count;
+        }
+        for (kind, count) in &segment.stack_counts {
+            *self.out.stack_counts.entry(kind).or_default() += count;
+        }
+        for taken in segment.waits.drain(..).filter(|taken| taken.stack != 0) {
+            *self.out.stack_counts.entry("wait stack").or_default() += 1;
+            self.waits.add(&taken);
+        }
+        for taken in segment.wakers.drain(..).filter(|taken| taken.stack != 0) {
+            *self.out.stack_counts.entry("wake-up stack").or_default() += 1;
+            self.wakers.add(&taken);
+        }
+        for (time, tid, prio) in segment.priorities.drain(..) {
+            self.priorities.entry(tid).or_default().push((time, prio));
+        }
+        self.out.exits.append(&mut segment.exits);
+        self.out.births.append(&mut segment.births);
+        self.over_budget += segment.over_budget;
+        self.damaged_blocks += segment.damaged_blocks;
+        if let Some((first, last)) = segment.covered {
+            let cpu = usize::from(segment.cpu);
+            if self.out.covered.len() <= cpu {
+                self.out.covered.resize(cpu + 1, (u64::MAX, 0));
+            }
+            let covered = &mut self.out.covered[cpu];
+            *covered = (covered.0.min(first), covered.1.max(last));
+        }
+    }
+
+    /// A wait that had not ended when the recording ended.
+    fn sleeper(&mut self, entry: &Entry<'_>) {
         let (tid, syscall, arguments) = (entry.tid, entry.syscall, entry.arguments);
         let kernel_lock = entry.kernel_lock;
-        let of = KeptWait { tid, syscall, arguments, owner: entry.owner, kernel_lock };
-        self.out.rows.kept_waits.push(Row { time: entry.left_ns, stack: 0, cpu: 0, of });
+        let (owner, descriptor) =
+            (entry.owner, entry.descriptor.map(facts::descriptor).map(Box::new));
+        let of = KeptWait { tid, syscall, arguments, owner, kernel_lock, descriptor };
+        self.unseen.kept_waits.push(Row { time: entry.left_ns, stack: 0, cpu: 0, of });
         let kernel = Definition { pid: 0, flags: 0, addresses: entry.kernel_stack };
         let flags = 1 | entry.user_end << 1;
         let user = Definition { pid: entry.pid, flags, addresses: entry.user_stack };
-        let chain = self.stacks.chain_of([kernel, user]);
-        if chain != 0 {
-            *self.out.counts.entry("wait stack at the save").or_default() += 1;
-            self.waits.add(tid, entry.left_ns, chain, 0);
+        let stack = self.chain(Chain::of([kernel, user]));
+        if stack != 0 {
+            *self.out.stack_counts.entry("wait stack at the save").or_default() += 1;
+            let time = entry.left_ns;
+            self.waits.add(&Taken { tid, time, at: u64::MAX, stack, place: 0, by_thread: false });
+        }
+        if entry.is_estimate || entry.left_ns < self.covered_from {
+            let state = segment::state(entry.state);
+            let state = if state.is_runnable() { TaskState::Sleeping } else { state };
+            let (since, is_estimate) = (entry.left_ns, entry.is_estimate);
+            self.earlier_wait(
+                EarlierWait { tid, since, is_estimate, until: u64::MAX, state },
+                stack,
+            );
         }
     }
 
-    fn cover(&mut self, cpu: u16, time: u64) {
-        let cpu = usize::from(cpu);
-        if self.out.covered.len() <= cpu {
-            self.out.covered.resize(cpu + 1, (u64::MAX, 0));
-        }
-        let (first, last) = &mut self.out.covered[cpu];
-        *first = time.min(*first);
-        *last = time.max(*last);
-    }
-
-    fn finish(mut self, warnings: &mut Warnings) -> Decoded {
-        self.set_stacks();
-        self.set_priorities();
-        self.out.chains = self.stacks.chains;
+    fn finish(mut self, segments: &mut [Segment<'_>], warnings: &mut Warnings) -> Decoded {
+        self.waits.sort();
+        self.wakers.sort();
+        self.priorities.values_mut().for_each(|list| list.sort_unstable());
+        let held = Held::new(&self.out);
+        let taken_over: Vec<[u64; 2]> =
+            segments.par_iter_mut().map(|segment| self.complete(segment, &held)).collect();
+        let sum = |at: usize| taken_over.iter().map(|counts| counts[at]).sum();
+        self.out.stack_counts.insert("wait stack of the same place", sum(0));
+        self.out.stack_counts.insert("wake-up stack of the same place", sum(1));
+        self.out.stack_counts.insert("over the budget for stacks", self.over_budget);
+        self.out.rows = segments.iter_mut().map(|of| std::mem::take(&mut of.rows)).collect();
+        self.out.rows.push(self.unseen);
         if self.damaged_blocks > 0 {
             warnings.add(format!(
                 "the rings have {}: what follows the damage is left out",
                 units::plural(self.damaged_blocks, "damaged block")
             ));
         }
-        if self.stacks.missing > 0 {
+        if self.missing_stacks > 0 {
+            let stacks = units::plural(self.missing_stacks, "stack");
+            warnings.add(format!("missing, because the ring had overwritten it: {stacks}"));
+        }
+        if self.without_room > 0 {
+            let stacks = units::plural(self.without_room, "stack");
             warnings.add(format!(
-                "{} are missing: the ring had overwritten them",
-                units::plural(self.stacks.missing, "stack")
+                "left out, because all would take too much memory for rings of this length: {stacks}"
             ));
         }
         self.out
     }
 
-    /// Gives each wait its stack. Those without one have that of another wait of their thread, if
-    /// the recorder saw that they were at the same place; likewise wake-ups.
-    fn set_stacks(&mut self) {
-        self.waits.sort();
-        self.wakers.sort();
-        let held = self.out.covered.iter().filter(|(first, last)| first <= last);
-        let held_by_all = held.map(|(first, _)| *first).max().unwrap_or(0);
-        for row in &mut self.out.rows.switches {
-            row.stack = self.waits.at(row.of.prev, row.time).map_or(0, |kept| kept.chain);
+    /// Gives each wait its stack and each thread its priority. Waits without a stack have that of
+    /// another wait of their thread, if the recorder saw that they were at the same place; likewise
+    /// wake-ups. Returns how many of each.
+    fn complete(&self, segment: &mut Segment<'_>, held: &Held) -> [u64; 2] {
+        let prio = |tid: u32, time: u64| {
+            let known = self.priorities.get(&tid)?;
+            let next = known.partition_point(|(from, _)| *from <= time);
+            known.get(next.saturating_sub(1)).map(|(_, prio)| *prio)
+        };
+        for row in &mut segment.rows.switches {
+            row.stack = self.waits.at(row.of.prev, row.time);
+            row.of.prev_prio = prio(row.of.prev, row.time).unwrap_or(USUAL_PRIO);
+            row.of.next_prio = prio(row.of.next, row.time).unwrap_or(USUAL_PRIO);
         }
-        let mut taken_over = 0;
-        for &(index, number) in &self.wait_places {
-            let row = &mut self.out.rows.switches[index];
-            let kept = self.waits.before(row.of.prev, row.time, number, held_by_all);
+        let mut taken_over = [0; 2];
+        for &(index, number) in &segment.wait_places {
+            let row = &mut segment.rows.switches[index];
+            let kept = self.waits.before(row.of.prev, row.time, number, held.from(row.time));
             if let Some(kept) = kept.filter(|_| row.stack == 0) {
                 row.stack = kept.chain;
-                taken_over += 1;
+                taken_over[0] += 1;
             }
         }
-        self.out.counts.insert("wait stack of the same place", taken_over);
-        taken_over = 0;
-        for &(index, number) in &self.waker_places {
-            let row = &mut self.out.rows.wakings[index];
-            let kept = self.wakers.before(row.of.wakee, row.time, number, held_by_all);
+        for &(index, number) in &segment.waker_places {
+            let row = &mut segment.rows.wakings[index];
+            let kept = self.wakers.before(row.of.wakee, row.time, number, held.from(row.time));
             if let Some(kept) = kept.filter(|_| row.stack == 0) {
                 row.stack = kept.chain;
                 if kept.by_thread {
                     row.of.flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
                 }
-                taken_over += 1;
+                taken_over[1] += 1;
             }
         }
-        self.out.counts.insert("wake-up stack of the same place", taken_over);
-        self.out.counts.insert("over the budget for stacks", self.over_budget);
-    }
-
-    fn set_priorities(&mut self) {
-        self.priorities.sort_unstable();
-        let mut of_thread: FxHashMap<u32, Vec<(u64, i16)>> = FxHashMap::default();
-        for (time, tid, prio) in self.priorities.drain(..) {
-            of_thread.entry(tid).or_default().push((time, prio));
-        }
-        let at = |tid: u32, time: u64| {
-            let known = of_thread.get(&tid)?;
-            let next = known.partition_point(|(from, _)| *from <= time);
-            known.get(next.saturating_sub(1)).map(|(_, prio)| *prio)
-        };
-        for row in &mut self.out.rows.switches {
-            row.of.prev_prio = at(row.of.prev, row.time).unwrap_or(USUAL_PRIO);
-            row.of.next_prio = at(row.of.next, row.time).unwrap_or(USUAL_PRIO);
-        }
+        taken_over
     }
 }
 
-/// `enum state` of `ring.h`.
-fn state(number: u64) -> TaskState {
-    match number {
-        0 => TaskState::Runnable,
-        1 => TaskState::Preempted,
-        3 => TaskState::DiskSleep,
-        4 => TaskState::Idle,
-        5 => TaskState::Stopped,
-        6 => TaskState::Traced,
-        7 => TaskState::Parked,
-        8 => TaskState::Dead,
-        _ => TaskState::Sleeping,
+/// From when on nothing is missing.
+struct Held(Vec<u64>);
+
+impl Held {
+    fn new(decoded: &Decoded) -> Self {
+        let held = decoded.covered.iter().filter(|(first, last)| first <= last);
+        let by_all = held.map(|(first, _)| *first).max().unwrap_or(0);
+        let mut times: Vec<u64> = decoded.gaps.iter().map(|gap| gap.to.max(by_all)).collect();
+        times.push(by_all);
+        times.sort_unstable();
+        Self(times)
+    }
+
+    /// Up to `time`.
+    fn from(&self, time: u64) -> u64 {
+        let next = self.0.partition_point(|from| *from <= time);
+        self.0[next.saturating_sub(1)]
     }
 }

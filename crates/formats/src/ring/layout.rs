@@ -1,11 +1,15 @@
-//! The layout of `rings.bin`, blocks and records. All numbers are little-endian.
+//! The layout of `rings.bin`, of pieces of rings, of blocks and of records. All numbers are
+//! little-endian.
 
 /// Length of a block.
 pub const BLOCK_BYTES: usize = 32 << 10;
 /// Length of a block's header: number, base, current thread, CPU.
 pub(super) const BLOCK_HEADER_BYTES: usize = 24;
 pub(super) const MAGIC: &[u8; 8] = b"UNHRINGS";
+/// Of whole rings, as a save has them.
 pub(super) const VERSION: u32 = 1;
+/// Of pieces of rings, as they were written while recording.
+pub(super) const VERSION_OF_PIECES: u32 = 2;
 /// Length of the header, and of each ring's entry that follows it.
 pub(super) const HEADER_BYTES: usize = 24;
 pub(super) const ENTRY_BYTES: usize = 24;
@@ -22,6 +26,8 @@ pub(super) mod kind {
     pub(crate) const SAMPLE: u64 = 4;
     pub(crate) const REPAIR: u64 = 5;
     pub(crate) const PRIORITY: u64 = 6;
+    pub(crate) const DESCRIPTOR: u64 = 7;
+    pub(crate) const FACT: u64 = 8;
 }
 
 /// First of the three bits of a switch and of a wake-up that number its place, and of the flags that
@@ -46,29 +52,83 @@ pub struct RingPart<'a> {
 }
 
 impl<'a> RingPart<'a> {
-    /// The blocks with their positions in the ring, and each without what was not written yet.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = (u64, &'a [u8])> + use<'a> {
-        let (end, cpu) = (self.end, self.cpu);
-        let last = end / BLOCK_BYTES as u64;
-        let blocks = self.blocks.chunks_exact(BLOCK_BYTES);
-        let first = (last + 1).saturating_sub(blocks.len() as u64);
-        let begun = move |index: &u64| index * (BLOCK_BYTES as u64) < end;
-        (first..).take_while(begun).zip(blocks).map(move |(index, block)| {
-            // The first block has number 1.
-            let is_own = u64_at(block, 0) == index + 1 && u32_at(block, 20) == u32::from(cpu);
-            let used = match index == last {
-                _ if !is_own => 0,
-                true => (end % BLOCK_BYTES as u64) as usize,
-                false => BLOCK_BYTES,
-            };
-            (index, &block[..used])
+    /// Without what was not written yet.
+    pub fn piece(&self) -> RingPiece<'a> {
+        let count = self.blocks.len() / BLOCK_BYTES;
+        RingPiece::of_blocks(self.cpu, self.end, count as u64, self.blocks)
+    }
+}
+
+/// A stretch of one CPU's ring. It begins and ends between two records.
+#[derive(Clone, Copy, Debug)]
+pub struct RingPiece<'a> {
+    /// The CPU.
+    pub cpu: u16,
+    /// Position of its first byte, counted since the recording started.
+    pub start: u64,
+    /// What the ring holds from there on.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> RingPiece<'a> {
+    /// The last `count` blocks of a ring that ends at `end`; `blocks` may end early.
+    fn of_blocks(cpu: u16, end: u64, count: u64, blocks: &'a [u8]) -> Self {
+        let first = (end / BLOCK_BYTES as u64 + 1).saturating_sub(count);
+        let start = first.saturating_mul(BLOCK_BYTES as u64);
+        let len = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+        Self { cpu, start, bytes: blocks.get(..len).unwrap_or(blocks) }
+    }
+
+    /// Its blocks, and parts of blocks.
+    pub(super) fn fragments(&self) -> impl Iterator<Item = Fragment<'a>> + use<'a> {
+        let Self { cpu, mut start, mut bytes } = *self;
+        std::iter::from_fn(move || {
+            let offset = (start % BLOCK_BYTES as u64) as usize;
+            let len = bytes.len().min(BLOCK_BYTES - offset);
+            let (own, rest) = bytes.split_at(len);
+            let fragment = Fragment { cpu, number: start / BLOCK_BYTES as u64, offset, bytes: own };
+            (start, bytes) = (start.saturating_add(len as u64), rest);
+            (!own.is_empty()).then_some(fragment)
         })
+    }
+}
+
+/// A block of a ring, or a part of one.
+#[derive(Clone, Copy)]
+pub(super) struct Fragment<'a> {
+    pub(super) cpu: u16,
+    /// The block's position in the ring, by blocks, from 0.
+    pub(super) number: u64,
+    /// Where in the block it begins.
+    pub(super) offset: usize,
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Fragment<'a> {
+    /// True if it begins with its block's header, and that is of this block.
+    pub(super) fn has_own_header(&self) -> bool {
+        // The first block has number 1.
+        self.offset == 0
+            && self.bytes.len() >= BLOCK_HEADER_BYTES
+            && u64_at(self.bytes, 0) == self.number.wrapping_add(1)
+            && u32_at(self.bytes, 20) == u32::from(self.cpu)
+    }
+
+    pub(super) fn records(&self) -> Records<'a> {
+        let offset = if self.offset == 0 { BLOCK_HEADER_BYTES } else { 0 };
+        Records { bytes: self.bytes, offset, damaged: false }
+    }
+
+    /// The position of a record in the ring, in words.
+    pub(super) fn position(&self, record: &Record<'_>) -> u64 {
+        let words = BLOCK_BYTES as u64 / 8;
+        self.number.wrapping_mul(words).wrapping_add((self.offset + record.offset) as u64 / 8)
     }
 }
 
 /// A record of a block.
 pub(super) struct Record<'a> {
-    /// Where it is in the block.
+    /// Where it is in the fragment.
     pub(super) offset: usize,
     /// All of it, its first word included.
     pub(super) bytes: &'a [u8],
@@ -81,6 +141,11 @@ impl Record<'_> {
         self.word >> 32 & 7
     }
 
+    /// True for a long record of this kind.
+    pub(super) fn is_long(&self, of_kind: u64) -> bool {
+        self.of_type() == kind::LONG && self.payload() & 31 == of_kind
+    }
+
     pub(super) fn payload(&self) -> u64 {
         self.word >> 35
     }
@@ -91,25 +156,19 @@ impl Record<'_> {
     }
 }
 
-/// The records of a block.
+/// The records of a block, or of a part of one.
 pub(super) struct Records<'a> {
-    block: &'a [u8],
+    bytes: &'a [u8],
     offset: usize,
     /// True if something is no record: it and what follows is left out.
     pub(super) damaged: bool,
-}
-
-impl<'a> Records<'a> {
-    pub(super) fn new(block: &'a [u8]) -> Self {
-        Self { block, offset: BLOCK_HEADER_BYTES, damaged: false }
-    }
 }
 
 impl<'a> Iterator for Records<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Record<'a>> {
-        let rest = self.block.get(self.offset..).filter(|rest| rest.len() >= 8)?;
+        let rest = self.bytes.get(self.offset..).filter(|rest| rest.len() >= 8)?;
         let word = u64_at(rest, 0);
         let words = match word >> 32 & 7 {
             0 => return None,
@@ -127,9 +186,9 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Number of records of a ring.
-pub fn count(ring: &RingPart<'_>) -> usize {
-    ring.numbered().map(|(_, block)| Records::new(block).count()).sum()
+/// Number of records of a piece.
+pub fn count(piece: &RingPiece<'_>) -> usize {
+    piece.fragments().map(|fragment| fragment.records().count()).sum()
 }
 
 /// When the first of these blocks begins, in nanoseconds of the trace's clock; `None` if there is
@@ -138,27 +197,40 @@ pub fn started_ns(blocks: &[u8]) -> Option<u64> {
     (blocks.len() >= BLOCK_HEADER_BYTES).then(|| u64_at(blocks, 8))
 }
 
-/// The rings in `bytes`, and the bytes of the sleepers. A ring that ends early has the blocks that
-/// are there.
-pub(super) fn read(bytes: &[u8]) -> Result<(Vec<RingPart<'_>>, &[u8]), String> {
-    let header = bytes.get(..HEADER_BYTES).filter(|header| header.starts_with(MAGIC));
+/// True for what [`read`] reads.
+pub(crate) fn is_rings(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+/// The rings or their pieces in `bytes`, true if they are pieces, and the bytes of the sleepers. A
+/// ring that ends early has what is there.
+pub(super) fn read(bytes: &[u8]) -> Result<(Vec<RingPiece<'_>>, bool, &[u8]), String> {
+    let header = bytes.get(..HEADER_BYTES).filter(|header| is_rings(header));
     let header = header.ok_or("it does not begin with the rings' header")?;
     let (version, block_bytes, count) = (u32_at(header, 8), u32_at(header, 12), u32_at(header, 16));
-    if version != VERSION || block_bytes as usize != BLOCK_BYTES {
+    if ![VERSION, VERSION_OF_PIECES].contains(&version) || block_bytes as usize != BLOCK_BYTES {
         return Err(format!("its version {version} with blocks of {block_bytes} bytes is unknown"));
     }
     let entries = bytes.get(HEADER_BYTES..).unwrap_or_default();
     let entries_len = (count as usize).saturating_mul(ENTRY_BYTES);
-    let (entries, mut blocks) = entries.split_at_checked(entries_len).ok_or("it is cut off")?;
-    let mut rings = Vec::with_capacity(count as usize);
+    let (entries, mut rest) = entries.split_at_checked(entries_len).ok_or("it is cut off")?;
+    let mut pieces = Vec::with_capacity(count as usize);
     for entry in entries.chunks_exact(ENTRY_BYTES) {
         let cpu = u16::try_from(u32_at(entry, 0)).map_err(|_| "a CPU's number is too large")?;
-        let len = (u32_at(entry, 4) as usize).saturating_mul(BLOCK_BYTES).min(blocks.len());
-        let (own, rest) = blocks.split_at(len);
-        rings.push(RingPart { cpu, end: u64_at(entry, 8), blocks: own });
-        blocks = rest;
+        let (blocks, first, second) = (u32_at(entry, 4), u64_at(entry, 8), u64_at(entry, 16));
+        let len = match version {
+            VERSION => u64::from(blocks).saturating_mul(BLOCK_BYTES as u64),
+            _ => second.saturating_sub(first),
+        };
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(rest.len());
+        let (own, others) = rest.split_at(len);
+        pieces.push(match version {
+            VERSION => RingPiece::of_blocks(cpu, first, u64::from(blocks), own),
+            _ => RingPiece { cpu, start: first, bytes: own },
+        });
+        rest = others;
     }
-    Ok((rings, blocks))
+    Ok((pieces, version == VERSION_OF_PIECES, rest))
 }
 
 /// The number at `offset`; 0 beyond the end.

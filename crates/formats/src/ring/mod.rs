@@ -5,18 +5,27 @@
 //! layout of blocks and records is `ring.h`, which the kernel's part is compiled with;
 //! [`layout`] has the same numbers. Threads, names and mappings come from the `perf.data` beside it.
 //!
+//! A recording that is written while it goes on has the same as pieces, in records of its `perf.data`:
+//! a piece goes from where the last one ended to where the ring ended then, so nothing is written
+//! twice. Only blocks that the kernel overwrote before they were read are missing between two
+//! pieces.
+//!
 //! *Why decoded to the rows of `perf_data`*: threads, addresses and stacks are then resolved by one
 //! piece of code, whoever recorded them.
 
 mod decode;
 mod encode;
+pub(crate) mod facts;
 mod layout;
+mod segment;
 mod sleepers;
 mod stacks;
 
-pub(crate) use decode::{Decoded, decode};
-pub use encode::encode;
-pub use layout::{BLOCK_BYTES, RingPart, count, started_ns};
+pub(crate) use decode::{Decoded, Gap, decode};
+pub use encode::{encode, encode_pieces, encode_sleepers};
+pub use facts::{SocketPorts, WaitedFor};
+pub(crate) use layout::is_rings;
+pub use layout::{BLOCK_BYTES, RingPart, RingPiece, count, started_ns};
 pub use sleepers::SleeperPart;
 
 #[cfg(test)]

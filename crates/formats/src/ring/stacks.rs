@@ -1,7 +1,12 @@
 //! The stacks of a ring: definitions, and the call chains that records put together from them.
+//!
+//! A record names a stack by the low 32 bits of its definition's position, which is never far before
+//! the record. Segments of a ring are walked at the same time, so what they refer to is looked up
+//! when all definitions of the ring are known.
 
-use crate::perf_data::record::context;
-use rustc_hash::FxHashMap;
+use super::layout::u32_at;
+use crate::perf_data::record::{MAX_FRAMES, context};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A call chain in the words of a `perf.data`: markers, then addresses, leaf first.
 #[derive(Default)]
@@ -19,7 +24,15 @@ pub(super) struct Definition<'a> {
     pub(super) addresses: &'a [u8],
 }
 
-impl Definition<'_> {
+impl<'a> Definition<'a> {
+    /// The definition in a record.
+    pub(super) fn of(record: &'a [u8], flags: u64) -> Self {
+        let len = (u32_at(record, 12) as usize).saturating_mul(8);
+        let addresses = record.get(16..).unwrap_or_default();
+        let addresses = addresses.get(..len).unwrap_or(addresses);
+        Self { pid: u32_at(record, 8), flags, addresses }
+    }
+
     /// How it ends.
     pub(super) fn end(&self) -> &'static str {
         match (self.flags & 1, self.flags >> 1 & 7) {
@@ -38,69 +51,86 @@ impl Definition<'_> {
     }
 }
 
-/// The definitions that one ring still holds, and the chains of all rings.
+/// A kernel stack and a user stack: the positions of their definitions in the ring, in words; `None`
+/// for no stack.
+pub(super) type Pair = [Option<u64>; 2];
+
+/// The pairs that a segment's records refer to.
 #[derive(Default)]
-pub(super) struct Stacks<'a> {
-    /// By position in the ring, in words.
-    defined: FxHashMap<u32, Definition<'a>>,
-    /// By kernel stack and user stack.
-    known: FxHashMap<(u32, u32), u32>,
-    pub(super) chains: Vec<Chain>,
-    /// References to definitions that the ring does not hold any more.
-    pub(super) missing: u64,
+pub(super) struct References {
+    pairs: Vec<Pair>,
+    known: FxHashMap<Pair, u32>,
 }
 
-impl<'a> Stacks<'a> {
-    /// Continues with another ring.
-    pub(super) fn begin_ring(&mut self) {
-        self.defined.clear();
-        self.known.clear();
-    }
-
-    pub(super) fn define(&mut self, position: u32, definition: Definition<'a>) {
-        self.defined.insert(position, definition);
-    }
-
-    /// The number of the chain, from 1; 0 if it is empty.
-    pub(super) fn chain(&mut self, kernel: u32, user: u32) -> u32 {
+impl References {
+    /// The number of a pair, from 1; 0 for no stacks. `position` is that of the record that refers
+    /// to them.
+    pub(super) fn number(&mut self, position: u64, kernel: u32, user: u32) -> u32 {
         if (kernel, user) == (0, 0) {
             return 0;
         }
-        if let Some(number) = self.known.get(&(kernel, user)) {
-            return *number;
-        }
-        let mut parts = [Definition::default(); 2];
-        for (part, position) in parts.iter_mut().zip([kernel, user]) {
-            match self.defined.get(&position) {
-                _ if position == 0 => {}
-                None => self.missing += 1,
-                Some(of) => *part = *of,
-            }
-        }
-        let number = self.chain_of(parts);
-        self.known.insert((kernel, user), number);
-        number
+        let before = |low: u32| u64::from((position as u32).wrapping_sub(low));
+        let whole = |low: u32| (low != 0).then(|| position.checked_sub(before(low))).flatten();
+        let pair = [whole(kernel), whole(user)];
+        *self.known.entry(pair).or_insert_with(|| {
+            self.pairs.push(pair);
+            self.pairs.len() as u32
+        })
     }
 
-    /// The number of the chain of a kernel stack and a user stack.
-    pub(super) fn chain_of(&mut self, [kernel, user]: [Definition<'a>; 2]) -> u32 {
-        let mut chain = Chain::default();
+    /// All pairs, in the order of their numbers.
+    pub(super) fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+}
+
+/// The definitions of one ring.
+pub(super) struct Definitions<'a> {
+    by_position: FxHashMap<u64, Definition<'a>>,
+    missing: FxHashSet<u64>,
+}
+
+impl<'a> Definitions<'a> {
+    pub(super) fn new(all: impl Iterator<Item = (u64, Definition<'a>)>) -> Self {
+        Self { by_position: all.collect(), missing: FxHashSet::default() }
+    }
+
+    /// The chain of a pair.
+    pub(super) fn chain(&mut self, pair: Pair) -> Chain {
+        Chain::of(pair.map(|position| {
+            let Some(position) = position else { return Definition::default() };
+            let found = self.by_position.get(&position).copied();
+            found.unwrap_or_else(|| {
+                self.missing.insert(position);
+                Definition::default()
+            })
+        }))
+    }
+
+    /// Number of stacks that were looked for in vain.
+    pub(super) fn missing(&self) -> u64 {
+        self.missing.len() as u64
+    }
+}
+
+impl Chain {
+    /// The chain of a kernel stack and a user stack, of which the recorder writes at most
+    /// [`MAX_FRAMES`].
+    pub(super) fn of([kernel, user]: [Definition<'_>; 2]) -> Self {
+        let mut chain = Self::default();
         for (of, marker) in [(kernel, context::KERNEL), (user, context::USER)] {
             if of.addresses.is_empty() {
                 continue;
             }
             chain.pid = chain.pid.max(of.pid);
+            let len = of.addresses.len().min(MAX_FRAMES * 8);
             chain.words.extend(marker.to_le_bytes());
-            chain.words.extend_from_slice(of.addresses);
-            if !of.is_complete() {
+            chain.words.extend_from_slice(&of.addresses[..len]);
+            if !of.is_complete() || len < of.addresses.len() {
                 // No code is there, so the stack is shown as cut.
                 chain.words.extend(0_u64.to_le_bytes());
             }
         }
-        if chain.words.is_empty() {
-            return 0;
-        }
-        self.chains.push(chain);
-        self.chains.len() as u32
+        chain
     }
 }

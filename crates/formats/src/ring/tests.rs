@@ -1,10 +1,22 @@
 //! A ring written by hand, as `ring.h` says.
 
 use super::layout::{BLOCK_BYTES, BLOCK_HEADER_BYTES, kind};
-use super::{RingPart, SleeperPart, decode, encode};
-use unhitch_model::{TaskState, WakeFlags, Warnings};
+use super::{
+    Decoded, Gap, RingPart, RingPiece, SleeperPart, encode, encode_pieces, encode_sleepers,
+};
+use crate::perf_data::{self, EventAttr, EventDesc, Features, record};
+use crate::scope::Scope;
+use unhitch_model::{DescriptorKind, TaskState, WakeFlags, Warnings};
 
 const LONG_STACK: usize = 3;
+
+fn decode(bytes: &[u8], warnings: &mut Warnings) -> Decoded {
+    super::decode(&[bytes], Scope::All, warnings)
+}
+
+fn switches(decoded: &Decoded) -> usize {
+    decoded.rows.iter().map(|rows| rows.switches.len()).sum()
+}
 
 fn word(delta_ns: u64, of_type: u64, payload: u64) -> Vec<u8> {
     (delta_ns | of_type << 32 | payload << 35).to_le_bytes().to_vec()
@@ -42,6 +54,8 @@ fn ring() -> (Vec<u8>, u64) {
     at(long(206, kind::WAKER, 1 << 2, &[stacks, 0]));
     at(word(300, kind::SWITCH, 7 | 1 << 22));
     at(long(301, kind::WAIT, 1 << 2, &[1_100, stacks, 202 | 8 << 32, 0xabc, 128, 0]));
+    at(long(302, kind::DESCRIPTOR, 0, &descriptor(3)));
+    at(long(303, kind::FACT, 1, &[7 | kernel << 32, user, 19 | 8 << 32]));
     at(word(400, kind::SWITCH, 8 | 2 << 22 | 1 << 26));
     at(word(450, kind::WAKING, 7 | 1 << 24));
     at(long(460, kind::REPAIR, 0, &[9]));
@@ -51,12 +65,73 @@ fn ring() -> (Vec<u8>, u64) {
     (block, end)
 }
 
+/// A pipe.
+fn descriptor(fd: u64) -> [u64; 11] {
+    let mut words = [0; 11];
+    (words[0], words[1]) = (fd | 0o010_600 << 32, 4711);
+    words
+}
+
 fn rings() -> Vec<u8> {
     let (blocks, end) = ring();
-    let sleeper = SleeperPart {
+    encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &whole_sleepers())
+}
+
+/// Function names need the stacks only.
+#[test]
+fn stacks_are_there_without_the_events() {
+    let bytes = rings();
+    let [all, stacks] = [Scope::All, Scope::Stacks]
+        .map(|scope| super::decode(&[&bytes], scope, &mut Warnings::default()));
+    assert!(switches(&all) > 0 && switches(&stacks) == 0);
+    let words = |decoded: &Decoded| -> Vec<Vec<u8>> {
+        decoded.chains.iter().map(|chain| chain.words.to_vec()).collect()
+    };
+    assert_eq!(words(&all), words(&stacks));
+}
+
+/// Waits that began before the first time that all rings hold.
+#[test]
+fn waits_that_began_earlier_have_their_stacks() {
+    let mut warnings = Warnings::default();
+    let (mut blocks, end) = ring();
+    // The wait of thread 7, from 1,100 to 1,300 ns, began before what another ring holds.
+    let mut later = vec![0; BLOCK_BYTES];
+    for (at, word) in [1_u64, 1_200, 9 | 1 << 32].into_iter().enumerate() {
+        later[at * 8..][..8].copy_from_slice(&word.to_le_bytes());
+    }
+    blocks.extend(&later);
+    let (first, second) = blocks.split_at(BLOCK_BYTES);
+    let rings = [
+        RingPart { cpu: 0, end, blocks: first },
+        RingPart { cpu: 1, end: BLOCK_HEADER_BYTES as u64, blocks: second },
+    ];
+    let unseen =
+        SleeperPart { tid: 11, left_ns: 0, is_estimate: true, state: 3, ..SleeperPart::default() };
+    let decoded = decode(&encode(&rings, &[whole_sleepers().remove(0), unseen]), &mut warnings);
+    let earlier: Vec<_> = decoded
+        .rows
+        .iter()
+        .flat_map(|rows| &rows.earlier_waits)
+        .map(|row| (row.of.tid, row.of.since, row.of.until, row.of.state, row.stack != 0))
+        .collect();
+    assert_eq!(
+        earlier,
+        [
+            (7, 1_100, 1_301, TaskState::Sleeping, true),
+            (11, 0, u64::MAX, TaskState::DiskSleep, false),
+        ]
+    );
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+fn whole_sleepers() -> Vec<SleeperPart> {
+    vec![SleeperPart {
         tid: 7,
         pid: 70,
         left_ns: 1_400,
+        is_estimate: false,
+        state: 2,
         owner: 8,
         syscall: 202,
         arguments: [0xabc, 128],
@@ -64,8 +139,8 @@ fn rings() -> Vec<u8> {
         kernel_stack: vec![1 << 63 | 1],
         user_stack: vec![0x1000],
         user_end: 1,
-    };
-    encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[sleeper])
+        descriptor: descriptor(5).iter().flat_map(|word| word.to_le_bytes()).collect(),
+    }]
 }
 
 #[test]
@@ -74,7 +149,8 @@ fn waits_and_wake_ups_have_their_stacks() {
     let bytes = rings();
     let decoded = decode(&bytes, &mut warnings);
     assert!(warnings.is_empty(), "{warnings:?}");
-    let switches = &decoded.rows.switches;
+    let rows = &decoded.rows[0];
+    let switches = &rows.switches;
     let seen: Vec<_> = switches.iter().map(|row| (row.time, row.of.prev, row.of.next)).collect();
     assert_eq!(seen, [(1_100, 7, 8), (1_300, 8, 7), (1_400, 7, 8)]);
     assert_eq!(switches[0].of.prev_state, TaskState::Sleeping);
@@ -84,24 +160,38 @@ fn waits_and_wake_ups_have_their_stacks() {
     assert_eq!(decoded.chains[0].words.len(), 8 * (1 + LONG_STACK + 1 + 2));
     // Its user part is cut, which takes one word more.
     assert_eq!(decoded.chains[2].words.len(), 8 * (2 + 2 + 1));
-    let wakings = &decoded.rows.wakings;
+    let wakings = &rows.wakings;
     assert_eq!(wakings.iter().map(|row| row.stack).collect::<Vec<_>>(), [1, 1]);
     assert_eq!((wakings[0].of.waker, wakings[0].of.flags), (8, WakeFlags::default()));
-    assert_eq!(decoded.rows.samples[0].of.tid, 9, "the repaired one");
-    let kept: Vec<_> = decoded.rows.kept_waits.iter().map(|row| (row.time, row.of.owner)).collect();
+    assert_eq!(rows.samples[0].of.tid, 9, "the repaired one");
+    let kept: Vec<_> = decoded
+        .rows
+        .iter()
+        .flat_map(|rows| &rows.kept_waits)
+        .map(|row| (row.time, row.of.owner))
+        .collect();
     assert_eq!(kept, [(1_100, 8), (1_400, 8)]);
+    let all = decoded.rows.iter().flat_map(|rows| &rows.kept_waits);
+    let pipes: Vec<_> = all
+        .filter_map(|row| row.of.descriptor.as_deref())
+        .map(|pipe| (pipe.fd, pipe.kind(), pipe.inode))
+        .collect();
+    assert_eq!(pipes, [(3, DescriptorKind::Pipe, 4711), (5, DescriptorKind::Pipe, 4711)]);
+    let fact = &rows.facts[0];
+    assert_eq!((fact.time, fact.of.tid, fact.of.number), (1_303, 7, 1));
+    assert_eq!((fact.of.payload[0], fact.stack), (19 | 8 << 32, 1), "SIGSTOP to thread 8");
 }
 
 #[test]
 fn damage_is_reported_and_costs_only_what_follows() {
     let bytes = rings();
-    let whole = decode(&bytes, &mut Warnings::default()).rows.switches.len();
+    let whole = switches(&decode(&bytes, &mut Warnings::default()));
     for at in 0..bytes.len().min(24 + 24 + BLOCK_HEADER_BYTES + 400) {
         for bit in [0, 3, 7] {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << bit;
             // Whatever it holds, nothing panics, and no row is invented.
-            assert!(decode(&damaged, &mut Warnings::default()).rows.switches.len() <= whole + 40);
+            assert!(switches(&decode(&damaged, &mut Warnings::default())) <= whole + 40);
         }
     }
     for len in [0, 8, 23, 24, 40, 48, 100, bytes.len() - 1] {
@@ -110,6 +200,229 @@ fn damage_is_reported_and_costs_only_what_follows() {
     let mut warnings = Warnings::default();
     let mut other = bytes;
     other[24 + 24] ^= 1;
-    assert!(decode(&other, &mut warnings).rows.switches.is_empty());
+    assert_eq!(switches(&decode(&other, &mut warnings)), 0);
     assert!(warnings.lines().any(|line| line.contains("damaged block")), "{warnings:?}");
+}
+
+/// A ring that is written piece by piece, with a gap of one block.
+#[test]
+fn pieces_make_the_same_rows_as_the_whole_ring() {
+    let (block, end) = ring();
+    let whole = decode(&rings(), &mut Warnings::default());
+    let sleepers = whole_sleepers();
+    // Pieces end where the kernel had written to: between two records.
+    let mut cuts = vec![0, end as usize];
+    let mut at = BLOCK_HEADER_BYTES;
+    while at < end as usize {
+        cuts.push(at);
+        let word = u64::from_le_bytes(block[at..at + 8].try_into().unwrap());
+        at += if word >> 32 & 7 == kind::LONG { (word >> 40 & 0x3ff) as usize * 8 } else { 8 };
+    }
+    cuts.sort_unstable();
+    for width in 1..cuts.len() {
+        let bounds: Vec<usize> =
+            cuts.iter().copied().step_by(width).chain([end as usize]).collect();
+        let mut parts: Vec<Vec<u8>> = bounds
+            .windows(2)
+            .map(|ends| {
+                let bytes = &block[ends[0]..ends[1]];
+                let piece = RingPiece { cpu: 0, start: ends[0] as u64, bytes };
+                [encode_pieces(&[piece]), bytes.to_vec()].concat()
+            })
+            .collect();
+        parts.push(encode_sleepers(&sleepers));
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let mut warnings = Warnings::default();
+        let decoded = super::decode(&parts, Scope::All, &mut warnings);
+        assert!(warnings.is_empty(), "{warnings:?}");
+        assert_eq!(
+            (decoded.counts, decoded.covered),
+            (whole.counts.clone(), whole.covered.clone())
+        );
+        let stacks = |of: &[perf_data::rows::Rows]| {
+            of[0].switches.iter().map(|row| (row.time, row.stack)).collect::<Vec<_>>()
+        };
+        assert_eq!(stacks(&decoded.rows), stacks(&whole.rows));
+    }
+}
+
+#[test]
+fn what_was_overwritten_before_it_was_written_is_a_loss() {
+    let (mut block, end) = ring();
+    let first = encode_one(&block[..end as usize], 0);
+    block[..8].copy_from_slice(&4_u64.to_le_bytes());
+    block[8..16].copy_from_slice(&9_000_u64.to_le_bytes());
+    let third = encode_one(&block[..end as usize], 3 * BLOCK_BYTES as u64);
+    let mut warnings = Warnings::default();
+    let decoded = super::decode(&[&first, &third], Scope::All, &mut warnings);
+    assert_eq!(switches(&decoded), 6);
+    // Two pieces of `end` bytes have 26 records; what is missing would have had so many.
+    let missing = 3 * BLOCK_BYTES as u64 - end;
+    let events = missing * decoded.counts.values().sum::<u64>() / (2 * end);
+    assert_eq!(decoded.gaps, [Gap { cpu: 0, from: 1_470, to: 9_000, events }]);
+    let lines: Vec<String> = warnings.lines().collect();
+    assert!(lines[0].contains("CPU 0 lost 95.6 KiB of events, in 1 place"), "{lines:?}");
+    // The last block refers to stacks of the first.
+    assert_eq!(decoded.rows[1].wakings[0].stack, decoded.rows[0].wakings[0].stack);
+}
+
+fn encode_one(bytes: &[u8], start: u64) -> Vec<u8> {
+    [encode_pieces(&[RingPiece { cpu: 0, start, bytes }]), bytes.to_vec()].concat()
+}
+
+#[test]
+fn what_was_overwritten_before_the_first_piece_is_a_loss() {
+    let (mut block, end) = ring();
+    block[..8].copy_from_slice(&4_u64.to_le_bytes());
+    let late = encode_one(&block[..end as usize], 3 * BLOCK_BYTES as u64);
+    let mut warnings = Warnings::default();
+    let decoded = super::decode(&[&late], Scope::All, &mut warnings);
+    let gap = decoded.gaps[0];
+    assert_eq!((gap.cpu, gap.from, gap.to), (0, 1_000, 1_000));
+    assert!(gap.events > 100, "{gap:?}");
+    assert!(warnings.lines().any(|line| line.contains("CPU 0 lost 96 KiB")), "{warnings:?}");
+    // A save has what the ring still held.
+    let mut warnings = Warnings::default();
+    let end = 3 * BLOCK_BYTES as u64 + end;
+    let saved = decode(&encode(&[RingPart { cpu: 0, end, blocks: &block }], &[]), &mut warnings);
+    assert_eq!((switches(&saved), saved.gaps.len(), warnings.lines().count()), (3, 0, 1));
+}
+
+#[test]
+fn many_cpus_that_lost_events_are_counted() {
+    let header = |cpu: u64, number: u64| {
+        let words = [number, 1_000, 7, cpu << 32].map(u64::to_le_bytes).concat();
+        [&words[..20], &(cpu as u32).to_le_bytes()].concat()
+    };
+    let part = |cpu: u64| {
+        let bytes = header(cpu, 9);
+        let piece = RingPiece { cpu: cpu as u16, start: 8 * BLOCK_BYTES as u64, bytes: &bytes };
+        [encode_pieces(&[piece]), bytes.clone()].concat()
+    };
+    let parts: Vec<Vec<u8>> = (0..100).map(part).collect();
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    let mut warnings = Warnings::default();
+    let decoded = super::decode(&parts, Scope::All, &mut warnings);
+    assert_eq!((decoded.gaps.len(), warnings.lines().count()), (100, 65));
+    assert!(warnings.lines().any(|line| line.starts_with("36 more CPUs lost events")));
+}
+
+/// Blocks of these records, one after the other.
+fn ring_of(records: &[Vec<u8>]) -> (Vec<u8>, u64) {
+    let mut ring: Vec<u8> = Vec::new();
+    for record in records {
+        let room = ring.len().next_multiple_of(BLOCK_BYTES) - ring.len();
+        if room < record.len() {
+            ring.resize(ring.len() + room, 0);
+            let number = (ring.len() / BLOCK_BYTES) as u64 + 1;
+            [number, 1_000, 7].iter().for_each(|word| ring.extend(word.to_le_bytes()));
+        }
+        ring.extend(record);
+    }
+    let end = ring.len() as u64;
+    ring.resize(ring.len().next_multiple_of(BLOCK_BYTES), 0);
+    (ring, end)
+}
+
+fn stack(is_user: u64, frames: u64) -> Vec<u8> {
+    let words: Vec<u64> =
+        std::iter::once(frames << 32 | 70).chain(0x1000..0x1000 + frames).collect();
+    long(1, kind::STACK, is_user, &words)
+}
+
+#[test]
+fn regression_short_records_make_no_endless_stacks() {
+    let mut records = vec![stack(0, 1_000)];
+    records.extend((0..300).map(|_| stack(1, 127)));
+    let (definitions, _) = ring_of(&records);
+    let long_at = BLOCK_HEADER_BYTES as u64 / 8;
+    let is_stack = |at: &u64| {
+        let at = *at as usize * 8;
+        definitions[at..at + 4] == [1, 0, 0, 0] && definitions[at + 4] & 7 == kind::LONG as u8
+    };
+    let users: Vec<u64> =
+        (long_at + 1_000..definitions.len() as u64 / 8).filter(is_stack).collect();
+    assert!(users.len() >= 300);
+    // Each record of 16 bytes names another pair: kernel stacks are taken from the user's, too.
+    let pairs =
+        users[..300].iter().flat_map(|user| users[..200].iter().map(move |one| (user, one)));
+    records.extend(pairs.map(|(user, one)| long(2, kind::SAMPLE, 0, &[one | user << 32])));
+    records.extend((0..2).map(|_| long(3, kind::SAMPLE, 0, &[long_at | users[0] << 32])));
+    let (blocks, end) = ring_of(&records);
+    let mut warnings = Warnings::default();
+    let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[]);
+    let decoded = decode(&bytes, &mut warnings);
+    let len: usize = decoded.chains.iter().map(|chain| chain.words.len()).sum();
+    assert!(len <= 64 << 20 && len > 60 << 20, "{len}");
+    assert!(warnings.lines().any(|line| line.contains("take too much memory")), "{warnings:?}");
+
+    let (blocks, end) = ring_of(&records[..1]);
+    let mut few = blocks[..end as usize].to_vec();
+    few.extend(long(3, kind::SAMPLE, 0, &[long_at]));
+    let end = few.len() as u64;
+    few.resize(BLOCK_BYTES, 0);
+    let bytes = encode(&[RingPart { cpu: 0, end, blocks: &few }], &[]);
+    let decoded = decode(&bytes, &mut Warnings::default());
+    assert_eq!(decoded.chains[0].words.len(), 8 * (1 + 127 + 1), "marker, frames, cut");
+}
+
+#[test]
+fn a_stack_is_one_chain_in_all_segments() {
+    let at = BLOCK_HEADER_BYTES as u64 / 8;
+    let mut records = vec![stack(0, 3)];
+    // 5 MiB, which are two segments.
+    records.extend((0..5 << 16).map(|_| long(2, kind::SAMPLE, 0, &[at])));
+    records.extend((0..3).map(|_| long(3, kind::SAMPLE, 0, &[at + 1])));
+    let (blocks, end) = ring_of(&records);
+    let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[]);
+    let mut warnings = Warnings::default();
+    let decoded = decode(&bytes, &mut warnings);
+    assert_eq!((decoded.chains.len(), decoded.rows.len()), (1, 3), "two segments and the sleepers");
+    let lines: Vec<String> = warnings.lines().collect();
+    assert_eq!(lines, ["missing, because the ring had overwritten it: 1 stack"]);
+}
+
+#[test]
+fn ends_of_rings_are_not_believed() {
+    let (blocks, _) = ring();
+    let bytes = encode(&[RingPart { cpu: 0, end: u64::MAX, blocks: &blocks }], &[]);
+    let _ = decode(&bytes, &mut Warnings::default());
+}
+
+/// The trace of [`ring`]; thread 8 belongs to the process `pid_of_8`.
+fn trace(pid_of_8: u32) -> unhitch_model::Trace {
+    let attr = EventAttr::on_clock(1);
+    let id = record::SampleId { id: 1, ..record::SampleId::default() };
+    let sample_type = perf_data::attr::sample::IDENTIFIER
+        | perf_data::attr::sample::TID
+        | perf_data::attr::sample::TIME
+        | perf_data::attr::sample::CPU;
+    let event = EventDesc::side_band(&attr, sample_type, 1);
+    let (block, end) = ring();
+    let mut records = Vec::new();
+    record::comm(&mut records, 70, 7, b"waiter", false, &id);
+    record::comm(&mut records, pid_of_8, 8, b"owner", false, &id);
+    record::auxtrace(&mut records, 48 + end);
+    records.extend(encode_one(&block[..end as usize], 0));
+    let mut file = Vec::new();
+    perf_data::write(&mut file, &[event], &Features::default(), &[&records]).unwrap();
+    crate::read_bytes(&file).unwrap()
+}
+
+#[test]
+fn only_a_thread_of_the_same_process_owns_a_lock() {
+    let owner = |pid| trace(pid).kept_waits[0].owner.map(|owner| owner.index());
+    assert!(owner(70).is_some());
+    assert_eq!(owner(80), None, "in a container, 8 is the id of another thread");
+}
+
+#[test]
+fn records_are_counted_once() {
+    let trace = trace(70);
+    let counts = &trace.by_kind;
+    let of = |name: &str| counts.get(name).copied().unwrap_or(0);
+    let of_ring = ["switch", "wake-up", "wait", "sample", "signal_generate"].map(of);
+    assert_eq!(of_ring, [3, 2, 1, 1, 1], "{counts:?}");
+    assert_eq!(of("stack in the kernel"), 0, "that is no record of its own");
+    assert_eq!(trace.stack_counts["stack in the kernel"], 1);
 }

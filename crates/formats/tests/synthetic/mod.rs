@@ -1,48 +1,19 @@
 //! Synthetic traces, byte for byte as perf would write them, for the tests and the examples.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use unhitch_formats::{
-    perf_data::{
-        ClockData, EventAttr, EventDesc, Features,
-        attr::{self, flag, sample},
-        record::{self, Mmap2, Sample, SampleId},
-        write,
+use unhitch_formats::perf_data::{
+    ClockData, EventAttr, EventDesc, Features,
+    attr::sample,
+    record::{self, Mmap2, Sample, SampleId},
+    tracepoints::{
+        CONTENTION_BEGIN, CONTENTION_END, SWITCH, Tracepoint, WAKEUP_NEW, WAKING, tracing_data,
     },
-    tracepoint::TracingData,
+    write,
 };
+use unhitch_model::linux::CLOCK_MONOTONIC;
 use unhitch_model::{Time, Window};
 
-const COMMON: &str = "format:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
-    \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
-    \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
-    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
-
-const SWITCH: &str = "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
-    \tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n\tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\
-    \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n\tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n\
-    \tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n\nprint fmt: \"prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s%s \
-    ==> next_comm=%s next_pid=%d next_prio=%d\", REC->prev_comm, REC->prev_pid, REC->prev_prio, (REC->prev_state & 0xff) ? \
-    __print_flags(REC->prev_state & 0xff, \"|\", { 1, \"S\" }, { 2, \"D\" }, { 4, \"T\" }, { 8, \"t\" }, { 16, \"X\" }, { 32, \"Z\" }, \
-    { 64, \"P\" }, { 128, \"I\" }) : \"R\", REC->prev_state & 0x100 ? \"+\" : \"\", REC->next_comm, REC->next_pid, REC->next_prio\n";
-
-const WAKING: &str = "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n\
-    \tfield:int prio;\toffset:28;\tsize:4;\tsigned:1;\n\tfield:int target_cpu;\toffset:32;\tsize:4;\tsigned:1;\n\n\
-    print fmt: \"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, REC->target_cpu\n";
-
-const BEGIN: &str = "\tfield:void * lock_addr;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:unsigned int flags;\toffset:16;\tsize:4;\tsigned:0;\n\n\
-    print fmt: \"%p %x\", REC->lock_addr, REC->flags\n";
-
-const END: &str = "\tfield:void * lock_addr;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:int ret;\toffset:16;\tsize:4;\tsigned:1;\n\n\
-    print fmt: \"%p (ret=%d)\", REC->lock_addr, REC->ret\n";
-
-/// Name, id, format text after the common fields.
-const TRACEPOINTS: [(&str, &str, u16, &str); 5] = [
-    ("sched", "sched_switch", 372, SWITCH),
-    ("sched", "sched_waking", 375, WAKING),
-    ("sched", "sched_wakeup_new", 373, WAKING),
-    ("lock", "contention_begin", 40, BEGIN),
-    ("lock", "contention_end", 41, END),
-];
+const TRACEPOINTS: [Tracepoint; 5] = [SWITCH, WAKING, WAKEUP_NEW, CONTENTION_BEGIN, CONTENTION_END];
 const CLOCK: usize = TRACEPOINTS.len();
 
 pub const TRACEPOINT_SAMPLE: u64 =
@@ -84,52 +55,20 @@ pub struct SyntheticTrace {
 
 impl SyntheticTrace {
     pub fn events() -> Vec<EventDesc> {
-        let flags = flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
-        let base = EventAttr { sample_period: 1, flags, clockid: 1, ..EventAttr::default() };
-        let mut events: Vec<EventDesc> = TRACEPOINTS
-            .iter()
-            .enumerate()
-            .map(|(index, (system, name, id, _))| EventDesc {
-                name: format!("{system}:{name}"),
-                attr: EventAttr {
-                    kind: attr::TYPE_TRACEPOINT,
-                    config: u64::from(*id),
-                    sample_type: TRACEPOINT_SAMPLE,
-                    ..base.clone()
-                },
-                ids: vec![index as u64 * 10 + 1, index as u64 * 10 + 2],
-            })
-            .collect();
-        events.push(EventDesc {
-            name: "cpu-clock".to_owned(),
-            attr: EventAttr {
-                kind: attr::TYPE_SOFTWARE,
-                config: attr::SW_CPU_CLOCK,
-                sample_period: 1_000_000,
-                sample_type: CLOCK_SAMPLE,
-                ..base.clone()
-            },
-            ids: vec![CLOCK as u64 * 10 + 1, CLOCK as u64 * 10 + 2],
-        });
-        let side_band = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
-        events.push(EventDesc {
-            name: "dummy:HG".to_owned(),
-            attr: EventAttr {
-                kind: attr::TYPE_SOFTWARE,
-                config: attr::SW_DUMMY,
-                sample_type: CLOCK_SAMPLE,
-                flags: base.flags | side_band,
-                ..base
-            },
-            ids: vec![DUMMY_ID],
-        });
+        let base = EventAttr::on_clock(CLOCK_MONOTONIC);
+        let tracepoint = |of: &Tracepoint| {
+            EventDesc::tracepoint(&base, (of.system, of.name), of.id, TRACEPOINT_SAMPLE)
+        };
+        let clock = EventDesc::cpu_clock(&base, 1_000_000, CLOCK_SAMPLE, 0);
+        let mut events: Vec<_> = TRACEPOINTS.iter().map(tracepoint).chain([clock]).collect();
+        for (event, index) in events.iter_mut().zip(0_u64..) {
+            event.ids = vec![index * 10 + 1, index * 10 + 2];
+        }
+        events.push(EventDesc::side_band(&base, CLOCK_SAMPLE, DUMMY_ID));
         events
     }
 
     pub fn features() -> Features {
-        let text = |(_, name, id, fields): &(&str, &str, u16, &str)| {
-            format!("name: {name}\nID: {id}\n{COMMON}{fields}")
-        };
         Features {
             host: "synthetic".to_owned(),
             kernel: "6.18.0".to_owned(),
@@ -139,16 +78,13 @@ impl SyntheticTrace {
             cpus_available: 2,
             memory_kib: 1 << 20,
             command_line: vec!["unhitch".to_owned(), "record".to_owned()],
-            tracing_data: TracingData {
-                page_size: 4096,
-                header_page:
-                    "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
-                    \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n"
-                        .to_owned(),
-                header_event: String::new(),
-                events: TRACEPOINTS.iter().map(|event| (event.0.to_owned(), text(event))).collect(),
-            },
-            clock_id: Some(ClockData { clockid: 1, wall_ns: 1_700_000_000_000_000_000, clock_ns: 1_000 }),
+            tracing_data: tracing_data(&TRACEPOINTS),
+            kernel_build_id: Vec::new(),
+            clock_id: Some(ClockData {
+                clockid: CLOCK_MONOTONIC,
+                wall_ns: 1_700_000_000_000_000_000,
+                clock_ns: 1_000,
+            }),
             sample_window: Some(Window::new(Time::from_nanos(1_000), Time::from_nanos(2_000))),
         }
     }
@@ -176,7 +112,7 @@ impl SyntheticTrace {
         chain: Chain<'_>,
     ) {
         let mut raw = [0u8; 128];
-        raw[..2].copy_from_slice(&TRACEPOINTS[index].2.to_le_bytes());
+        raw[..2].copy_from_slice(&TRACEPOINTS[index].id.to_le_bytes());
         raw[2] = irq_flags;
         raw[4..8].copy_from_slice(&current.tid.to_le_bytes());
         raw[8..8 + fields.len()].copy_from_slice(fields);

@@ -66,6 +66,7 @@ targets! {
     HITCH "hitch" 8192 ZIP_MEMORY hitch::file;
     HITCH_PARTS "hitch_parts" 4096 ZIP_MEMORY hitch::parts;
     KALLSYMS "kallsyms" 2048 TEXT_MEMORY symbols::kallsyms;
+    MINI_DEBUG_INFO "mini_debug_info" 4096 UNPACKED_MEMORY symbols::mini_debug_info;
     PDB "pdb" 16384 TRACE_MEMORY symbols::pdb;
     PERF_DATA "perf_data" 8192 PERF_MEMORY perf_data::file;
     PERF_MAP "perf_map" 2048 TEXT_MEMORY symbols::perf_map;
@@ -81,6 +82,9 @@ const PERF_MEMORY: (usize, usize) = (1024, 2 << 20);
 const ZIP_MEMORY: (usize, usize) = (1024, 64 << 20);
 /// Explaining needs tables per thread, per CPU and per stack.
 const ANSWER_MEMORY: (usize, usize) = (4096, 16 << 20);
+/// A packed symbol table may unpack to 32 MiB, by a dictionary of the same length, into a buffer
+/// that grows.
+const UNPACKED_MEMORY: (usize, usize) = (1024, 160 << 20);
 /// Debug information is unpacked and indexed.
 const FILE_MEMORY: (usize, usize) = (1024, 4 << 20);
 /// Mangled names repeat their parts. How often is limited, but not tightly (`MAX_MSVC_DIGITS`).

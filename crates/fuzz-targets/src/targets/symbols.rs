@@ -19,7 +19,8 @@ fn addresses(bytes: &[u8]) -> Vec<u64> {
 }
 
 pub(super) fn perf_map(bytes: &[u8]) {
-    let avmas = addresses(bytes);
+    let mut avmas = addresses(bytes);
+    avmas.sort_unstable();
     assert_eq!(fuzzing::perf_map(bytes, &avmas).len(), avmas.len());
 }
 
@@ -52,6 +53,13 @@ const PLACES: [u64; 12] = [
 
 pub(super) fn elf(bytes: &[u8]) {
     fuzzing::elf(bytes, &PLACES);
+}
+
+pub(super) fn mini_debug_info(bytes: &[u8]) {
+    assert!(
+        fuzzing::mini_debug_info(bytes, &PLACES).is_none_or(|names| names.len() == PLACES.len()),
+        "a place that got no answer"
+    );
 }
 
 pub(super) fn pdb(bytes: &[u8]) {

@@ -6,6 +6,9 @@
 //! *Why a copy needs no pause*: as for the rings of perf events (see [`ring`](crate::ring)), what
 //! the kernel overwrites meanwhile is the oldest part, which is known after the copy and left out.
 
+mod hook;
+mod parts;
+mod refused;
 mod shared;
 mod sleepers;
 
@@ -16,45 +19,64 @@ use crate::error::Error;
 use crate::kernel;
 use crate::naming::RuleReader;
 use crate::options::{DEFAULT_RING_BYTES, Options};
+use crate::procfs;
 use crate::sys::{self, SharedArray};
-use crate::unwind::{self, MAPPING_BYTES, Maps, Unwinding};
-use aya::maps::{HashMap, Map, MapData};
+use crate::unwind::{self, MAPPING_BYTES, Unwinding};
+use aya::maps::{HashMap, MapData};
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
+use hook::Hook;
+use parts::{map, maps, program};
+use refused::failed;
 use rustc_hash::FxHashMap;
 use shared::{TASK_SLOT_BYTES, TASK_SLOTS};
-use std::fmt::Display;
-use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use unhitch_formats::ring::{self, BLOCK_BYTES, RingPart};
-use unhitch_model::units::plural;
+use std::time::Duration;
+use unhitch_formats::ring::{self, BLOCK_BYTES, RingPart, SleeperPart, WaitedFor};
+use unhitch_model::units::{self, plural};
 use unhitch_model::{CpuSpan, Time, Window};
 
 /// The compiled programs.
 static PROGRAMS: &[u8] = aya::include_bytes_aligned!("../../bpf/recorder.bpf.o");
-/// The programs and the tracepoints that they are attached to.
-const TRACEPOINTS: [(&str, &str); 8] = [
-    ("on_switch", "sched_switch"),
-    ("on_exit_of_schedule", "sched_exit_tp"),
+/// The programs and the tracepoints that they are attached to, but those of [`hook`].
+const TRACEPOINTS: [(&str, &str); 4] = [
     ("on_waking", "sched_waking"),
     ("on_first_wake_up", "sched_wakeup_new"),
     ("on_exec", "sched_process_exec"),
     ("on_free", "sched_process_free"),
+];
+/// Those that a kernel may lack: by version (`contention_*` came with 5.19, `block_io_start` with
+/// 6.5), or by configuration.
+const OPTIONAL: [(&str, &str); 14] = [
     ("on_contention", "contention_begin"),
     ("on_end_of_contention", "contention_end"),
+    ("on_signal", "signal_generate"),
+    ("on_request", "block_io_start"),
+    ("on_request_done", "block_rq_complete"),
+    ("on_interrupt", "irq_handler_entry"),
+    ("on_end_of_interrupt", "irq_handler_exit"),
+    ("on_soft_interrupt", "softirq_entry"),
+    ("on_end_of_soft_interrupt", "softirq_exit"),
+    ("on_reclaim", "mm_vmscan_direct_reclaim_begin"),
+    ("on_end_of_reclaim", "mm_vmscan_direct_reclaim_end"),
+    ("on_compaction", "mm_compaction_begin"),
+    ("on_end_of_compaction", "mm_compaction_end"),
+    ("on_dirtied", "writeback_dirty_folio"),
 ];
-/// Tracepoints that some kernels lack (`lock:*` came with 5.19).
-const OPTIONAL: [&str; 2] = ["on_contention", "on_end_of_contention"];
 /// `struct cpu_ring` of `ring.h`: its length, and the offsets of some numbers.
-const CPU_RING_BYTES: usize = 128;
+const CPU_RING_BYTES: usize = 192;
 const WRITTEN_AT: usize = 8;
 const NOT_RESERVED_AT: usize = 40;
+const CACHED_AT: usize = 120;
+const DIFFERED_AT: usize = 136;
 const COUNTERS: [(&str, usize); 2] = [("sched:sched_switch", 48), ("sched:sched_waking", 56)];
 /// Entries of the table of known stacks for each CPU, as in `ring.h`.
 const KNOWN_STACKS_PER_CPU: u32 = 4096;
+/// Entries of each of the two caches of stacks for each CPU, and their bytes, as in `cache.h`.
+const CACHED_STACKS_PER_CPU: u32 = 512;
+const CACHED_STACK_BYTES: usize = 720 + 264;
 /// Where modules and BPF programs begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
 const MODULES_START: u64 = 0xffff_ffff_c000_0000;
 /// A ring has at least this many bytes if nothing else is asked for.
@@ -68,6 +90,9 @@ pub(crate) struct Engine {
     unwinding: Option<Unwinding>,
     /// Keeps the programs attached.
     programs: Mutex<Ebpf>,
+    /// The program for `sched_switch`.
+    switch_program: &'static str,
+    hook: Hook,
     /// What the user stacks of sleepers are unwound with.
     shared: Arc<Shared>,
     blocks: SharedArray,
@@ -75,7 +100,16 @@ pub(crate) struct Engine {
     cpus: Vec<u16>,
     blocks_per_cpu: usize,
     started: Time,
+    /// How many switches the kernel had counted then, and how many had reached the programs.
+    switches_at_start: (u64, u64),
+    compare_stacks: bool,
 }
+
+/// A difference between the kernel's count of switches and that of the programs is worth a warning
+/// from this share on, one in so many.
+const MAX_UNSEEN_SHARE: u64 = 1000;
+/// What the two counts may differ by because they are not read at the same instant.
+const UNSEEN_NOISE: u64 = 100;
 
 /// The state of one CPU's ring.
 pub(crate) struct RingState {
@@ -88,30 +122,54 @@ pub(crate) struct RingState {
 /// Copies of all rings.
 pub(crate) struct RingsCopy {
     pub(crate) spans: Vec<CpuSpan>,
-    /// True if nothing has been overwritten since recording started.
-    pub(crate) from_start: bool,
     /// Each ring's CPU, end, and blocks.
     rings: Vec<(u16, u64, Vec<u8>)>,
     /// The threads that are asleep.
     pub(crate) sleepers: Vec<Sleeper>,
+    /// What waits that were written already are about.
+    written: WaitedFor,
 }
 
 impl RingsCopy {
+    /// The threads that are asleep, as a trace has them.
+    pub(crate) fn sleeper_parts(&self) -> Vec<SleeperPart> {
+        sleepers::parts(&self.sleepers)
+    }
+
     /// The content of `rings.bin`, and the number of its records.
     pub(crate) fn encode(&self) -> (Vec<u8>, usize) {
-        let parts: Vec<RingPart<'_>> = self
-            .rings
-            .iter()
-            .map(|(cpu, end, blocks)| RingPart { cpu: *cpu, end: *end, blocks })
-            .collect();
-        let records = parts.iter().map(ring::count).sum();
-        (ring::encode(&parts, &sleepers::parts(&self.sleepers)), records)
+        let parts = self.parts();
+        let records = parts.iter().map(|part| ring::count(&part.piece())).sum();
+        (ring::encode(&parts, &self.sleeper_parts()), records)
+    }
+
+    /// What threads waited for.
+    pub(crate) fn waited_for(&self) -> WaitedFor {
+        let mut all = self.written.clone();
+        self.parts().iter().for_each(|part| all.add_piece(&part.piece()));
+        self.sleepers.iter().for_each(|sleeper| all.add_sleeper(sleeper.part()));
+        all
+    }
+
+    fn parts(&self) -> Vec<RingPart<'_>> {
+        let rings = self.rings.iter();
+        rings.map(|(cpu, end, blocks)| RingPart { cpu: *cpu, end: *end, blocks }).collect()
     }
 }
 
 impl Engine {
     /// Loads the programs: the kernel checks them, and they are not called yet.
     pub(crate) fn load(options: &Options, cpus: &[u16]) -> Result<Self, Error> {
+        refused::check()?;
+        Self::load_with(PROGRAMS, &Hook::ALL, options, cpus).map_err(refused::by_version)
+    }
+
+    fn load_with(
+        object: &[u8],
+        hooks: &[Hook],
+        options: &Options,
+        cpus: &[u16],
+    ) -> Result<Self, Error> {
         let highest = cpus.iter().copied().max().unwrap_or(0);
         let rings = u32::from(highest) + 1;
         let wanted = options.ring_bytes_per_cpu.unwrap_or_else(|| {
@@ -131,6 +189,8 @@ impl Engine {
             starting("__traceiter_sched_exit_tp"),
             starting("__traceiter_sched_waking"),
             starting("__traceiter_sched_wakeup_new"),
+            starting("__traceiter_signal_generate"),
+            code(symbols.of(hook::finishes_switch)),
         ];
         let mut programs = EbpfLoader::new()
             .btf(Some(&btf))
@@ -138,6 +198,7 @@ impl Engine {
             .override_global("with_user_stacks", &u32::from(options.user_stacks), true)
             .override_global("min_wait_ns", &options.min_wait_ns, true)
             .override_global("budget_ppm", &options.stack_budget_ppm, true)
+            .override_global("compare_stacks", &u32::from(options.compare_stacks), true)
             .override_global("interrupt_code", &interrupt_code, true)
             .override_global("schedule_code", &schedule_code, true)
             .override_global("tracing_code", &tracing_code.concat()[..], true)
@@ -145,16 +206,22 @@ impl Engine {
             .map_max_entries("blocks", rings * blocks_per_cpu as u32)
             .map_max_entries("cpus", rings)
             .map_max_entries("dictionary", rings * KNOWN_STACKS_PER_CPU)
+            .map_max_entries("user_cache", rings * CACHED_STACKS_PER_CPU)
+            .map_max_entries("kernel_cache", rings * CACHED_STACKS_PER_CPU)
             .map_max_entries("mappings", unwind::MAPPINGS)
             .map_max_entries("rows", unwind::ROWS)
-            .load(PROGRAMS)
+            .load(object)
             .map_err(failed("load the recorder's programs"))?;
+        let switch_program = hook::load_switch_program(&mut programs, &btf)?;
+        let hook = Hook::load(hooks, &mut programs, &btf, &symbols)?;
         for (name, tracepoint) in TRACEPOINTS {
             let program: &mut BtfTracePoint = program(&mut programs, name)?;
-            match program.load(tracepoint, &btf) {
-                Err(_) if OPTIONAL.contains(&name) => {}
-                loaded => loaded.map_err(failed("load a program"))?,
-            }
+            program.load(tracepoint, &btf).map_err(failed("load a program"))?;
+        }
+        for (name, tracepoint) in OPTIONAL {
+            let program: &mut BtfTracePoint = program(&mut programs, name)?;
+            // One that is not loaded is not attached, either.
+            let _ = program.load(tracepoint, &btf);
         }
         let sampler: &mut PerfEvent = program(&mut programs, "on_sample")?;
         sampler.load().map_err(failed("load a program"))?;
@@ -170,7 +237,20 @@ impl Engine {
         let cpus = cpus.to_vec();
         let started = Time::ZERO;
         let programs = Mutex::new(programs);
-        Ok(Self { unwinding: None, programs, shared, blocks, rings, cpus, blocks_per_cpu, started })
+        Ok(Self {
+            unwinding: None,
+            programs,
+            switch_program,
+            hook,
+            shared,
+            blocks,
+            rings,
+            cpus,
+            blocks_per_cpu,
+            started,
+            switches_at_start: (0, 0),
+            compare_stacks: options.compare_stacks,
+        })
     }
 
     /// Begins to record. `reader` reads the unwind tables of the programs that run.
@@ -183,13 +263,18 @@ impl Engine {
             let maps = maps(&mut self.programs())?;
             self.unwinding = Some(Unwinding::start(maps, reader)?);
         }
-        for (name, _) in TRACEPOINTS {
+        {
             let mut programs = self.programs();
-            let program: &mut BtfTracePoint = program(&mut programs, name)?;
-            match program.attach() {
-                Err(ProgramError::NotLoaded) if OPTIONAL.contains(&name) => {}
-                attached => _ = attached.map_err(failed("attach a program"))?,
+            let names = TRACEPOINTS.iter().chain(&OPTIONAL).map(|(name, _)| *name);
+            for name in std::iter::once(self.switch_program).chain(names) {
+                let program: &mut BtfTracePoint = program(&mut programs, name)?;
+                match program.attach() {
+                    Err(ProgramError::NotLoaded)
+                        if OPTIONAL.iter().any(|(optional, _)| *optional == name) => {}
+                    attached => _ = attached.map_err(failed("attach a program"))?,
+                }
             }
+            self.hook.attach(&mut programs)?;
         }
         if options.sample_hz > 0 {
             let mut programs = self.programs();
@@ -202,6 +287,7 @@ impl Engine {
             }
         }
         self.started = sys::monotonic_now();
+        self.switches_at_start = self.switches().unwrap_or_default();
         Ok(())
     }
 
@@ -224,13 +310,19 @@ impl Engine {
         &self.shared
     }
 
+    /// Reads the mappings of these processes again. Returns false if that takes longer than `limit`.
+    pub(crate) fn read_mappings(&self, pids: Vec<u32>, limit: Duration) -> bool {
+        self.unwinding.as_ref().is_some_and(|unwinding| unwinding.read(pids, limit))
+    }
+
     /// The mappings of processes, by pid: the first of [`Shared`]'s, and their number.
     pub(crate) fn mappings(&self) -> FxHashMap<u32, [u32; 2]> {
         let programs = self.programs();
         let known = programs
             .map("processes")
-            .and_then(|map| HashMap::<&MapData, u32, [u32; 2]>::try_from(map).ok());
-        known.map(|known| known.iter().flatten().collect()).unwrap_or_default()
+            .and_then(|map| HashMap::<&MapData, u32, [u32; 3]>::try_from(map).ok());
+        let place = |(pid, [first, count, _]): (u32, [u32; 3])| (pid, [first, count]);
+        known.map(|known| known.iter().flatten().map(place).collect()).unwrap_or_default()
     }
 
     /// The state of every ring.
@@ -253,6 +345,11 @@ impl Engine {
         self.cpus.iter().map(state).collect()
     }
 
+    /// What calls the recorder when a thread is back on a CPU.
+    pub(crate) fn hook(&self) -> Hook {
+        self.hook
+    }
+
     /// How often each kind of event has occurred, by name.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         COUNTERS
@@ -261,26 +358,57 @@ impl Engine {
             .collect()
     }
 
+    /// How many switches the kernel has counted, and how many have reached the programs.
+    fn switches(&self) -> Option<(u64, u64)> {
+        let seen = self.cpus.iter().map(|&cpu| self.counter(cpu, COUNTERS[0].1)).sum();
+        Some((procfs::context_switches()?, seen))
+    }
+
+    /// What the kernel counted and the programs did not see, if that is more than noise.
+    fn unseen(&self) -> Option<String> {
+        let ((counted, seen), (counted_before, seen_before)) =
+            (self.switches()?, self.switches_at_start);
+        let counted = counted.saturating_sub(counted_before);
+        let unseen = counted.checked_sub(seen.saturating_sub(seen_before))?;
+        (unseen > UNSEEN_NOISE && unseen > counted / MAX_UNSEEN_SHARE).then(|| {
+            format!(
+                "the kernel counted {} context switches while it was recorded, of which {} ({}) reached no BPF \
+                 program",
+                units::count(counted),
+                units::count(unseen),
+                units::percent(unseen, counted)
+            )
+        })
+    }
+
     /// What the user must know of the recording so far.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let sum = |at| self.cpus.iter().map(|&cpu| self.counter(cpu, at)).sum::<u64>();
         let lost = sum(NOT_RESERVED_AT);
-        let unwinding = self.unwinding.as_ref().map(Unwinding::status).unwrap_or_default();
+        let without_room = self.unwinding.as_ref().map_or(0, Unwinding::without_room);
         let lost = (lost > 0).then(|| {
             format!("{} were lost because programs interrupted each other", plural(lost, "record"))
         });
-        let crowded = (unwinding.too_many > 0).then(|| {
+        let crowded = (without_room > 0).then(|| {
+            let count = plural(without_room as u64, "program");
+            format!("there was no room for the unwind tables of {count}: stacks are cut there")
+        });
+        let compared = self.compare_stacks.then(|| {
             format!(
-                "there was no room for the unwind tables of {}: stacks are cut there",
-                plural(unwinding.too_many as u64, "file")
+                "compared {} of the cache with stacks that were unwound: {} differed",
+                plural(sum(CACHED_AT), "stack"),
+                units::count(sum(DIFFERED_AT))
             )
         });
-        lost.into_iter().chain(crowded).collect()
+        let all = self.hook.warning().into_iter().chain(lost).chain(crowded);
+        all.chain(self.unseen()).chain(compared).collect()
     }
 
     /// Memory of the maps, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let per_cpu = self.ring_bytes() + KNOWN_STACKS_PER_CPU as usize * 16;
+        let per_cpu = self.ring_bytes()
+            + KNOWN_STACKS_PER_CPU as usize * 16
+            + CACHED_STACKS_PER_CPU as usize * CACHED_STACK_BYTES;
         let tables = unwind::MAPPINGS as usize * MAPPING_BYTES + unwind::ROWS as usize * 8;
         self.cpus.len() * per_cpu + tables + TASK_SLOTS * TASK_SLOT_BYTES
     }
@@ -295,8 +423,12 @@ impl Engine {
         }
         // Without them, waits that have not ended yet have no stacks.
         let sleepers = self.sleepers().unwrap_or_default();
-        let mut copy =
-            RingsCopy { spans: Vec::new(), from_start: true, rings: Vec::new(), sleepers };
+        let mut copy = RingsCopy {
+            spans: Vec::new(),
+            rings: Vec::new(),
+            sleepers,
+            written: WaitedFor::default(),
+        };
         for ((&cpu, &end), mut blocks) in self.cpus.iter().zip(&ends).zip(parts) {
             // The block that is being written, and the one after it, may have been overwritten.
             let last = end / BLOCK_BYTES as u64;
@@ -305,13 +437,59 @@ impl Engine {
             let len = (held as usize * BLOCK_BYTES).min(blocks.len());
             blocks.drain(..blocks.len() - len);
             let is_whole = (last + 1) * BLOCK_BYTES as u64 == len as u64;
-            copy.from_start &= is_whole;
             let oldest = ring::started_ns(&blocks).map_or(taken, Time::from_nanos);
             let start = if is_whole { self.started } else { oldest };
             copy.spans.push(CpuSpan { cpu, window: Window::new(start.min(taken), taken) });
             copy.rings.push((cpu, end, blocks));
         }
         copy
+    }
+
+    /// The threads that are asleep, for a recording whose rings were written already: up to the end
+    /// of these spans. `written`: what the waits in those rings are about.
+    pub(crate) fn asleep(&self, spans: &[CpuSpan], written: &WaitedFor) -> RingsCopy {
+        let (sleepers, written) = (self.sleepers().unwrap_or_default(), written.clone());
+        RingsCopy { spans: spans.to_vec(), rings: Vec::new(), sleepers, written }
+    }
+
+    /// The recorded CPUs.
+    pub(crate) fn cpus(&self) -> &[u16] {
+        &self.cpus
+    }
+
+    /// When recording began.
+    pub(crate) fn started(&self) -> Time {
+        self.started
+    }
+
+    /// How far the CPU's ring is complete, in bytes since recording began.
+    pub(crate) fn written(&self, cpu: u16) -> u64 {
+        self.counter(cpu, WRITTEN_AT)
+    }
+
+    /// Copies what the CPU's ring holds between two positions to the end of `out`. Returns where the
+    /// copy really begins: what was overwritten before it could be copied is missing.
+    pub(crate) fn copy_between(&self, cpu: u16, from: u64, to: u64, out: &mut Vec<u8>) -> u64 {
+        let block = BLOCK_BYTES as u64;
+        // As in `copy`: the block that is being written, and the one after it, may have been
+        // overwritten.
+        let intact = || {
+            let now = self.written(cpu) / block;
+            ((now + 3).saturating_sub(self.blocks_per_cpu as u64) * block).min(to)
+        };
+        let from = from.max(intact());
+        let (begin, mut at) = (out.len(), from);
+        while at < to {
+            let (number, offset) = (at / block, (at % block) as usize);
+            let len = (to - at).min(block - offset as u64) as usize;
+            let copied = out.len();
+            out.resize(copied + len, 0);
+            self.blocks.copy(self.offset(cpu, number) + offset, &mut out[copied..]);
+            at += len as u64;
+        }
+        let start = from.max(intact());
+        out.drain(begin..begin + (start - from) as usize);
+        start
     }
 
     /// Bytes of each CPU's ring.
@@ -342,49 +520,32 @@ impl Engine {
     }
 }
 
-fn map(programs: &Ebpf, name: &str, len: usize) -> Result<SharedArray, Error> {
-    let fd = match programs.map(name) {
-        Some(Map::Array(map)) => map.fd().as_fd(),
-        _ => return Err(missing(name)),
-    };
-    SharedArray::new(fd, len)
-        .map_err(|source| Error::System { action: "map the recorder's rings", source })
-}
+/// Engines with a fault.
+#[cfg(test)]
+mod faulty {
+    use super::*;
+    use object::{Object, ObjectSection};
 
-/// The maps by which user stacks are unwound.
-fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
-    let action = "use a map of the recorder";
-    let mappings = map(programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?;
-    let rows = map(programs, "rows", unwind::ROWS as usize * 8)?;
-    // This side of it stays here, for saves.
-    let processes = match programs.map("processes") {
-        Some(Map::HashMap(map)) => map.fd().as_fd().try_clone_to_owned().map_err(failed(action))?,
-        _ => return Err(missing("processes")),
-    };
-    let processes = Map::HashMap(MapData::from_fd(processes).map_err(failed(action))?);
-    let hints = programs.take_map("hints").ok_or_else(|| missing("hints"))?;
-    Ok(Maps {
-        processes: processes.try_into().map_err(failed(action))?,
-        mappings,
-        rows,
-        hints: hints.try_into().map_err(failed(action))?,
-    })
-}
+    impl Engine {
+        /// With programs that the verifier refuses: the first instruction of one is `r0 = r5`, and
+        /// there is nothing in r5.
+        pub(crate) fn load_refused(options: &Options, cpus: &[u16]) -> Result<Self, Error> {
+            let mut broken = PROGRAMS.to_vec();
+            let section = object::File::parse(PROGRAMS)
+                .unwrap()
+                .section_by_name("tp_btf/sched_waking")
+                .unwrap()
+                .file_range()
+                .unwrap();
+            let reads_r5 = [0xbf, 0x50, 0, 0, 0, 0, 0, 0];
+            broken[section.0 as usize..][..reads_r5.len()].copy_from_slice(&reads_r5);
+            Self::load_with(&broken, &Hook::ALL, options, cpus)
+        }
 
-fn program<'a, P>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>
-where
-    &'a mut P: TryFrom<&'a mut aya::programs::Program>,
-{
-    programs
-        .program_mut(name)
-        .and_then(|program| program.try_into().ok())
-        .ok_or_else(|| missing(name))
-}
-
-fn missing(name: &str) -> Error {
-    failed("find a part of the recorder")(name)
-}
-
-fn failed<E: Display>(action: &'static str) -> impl Fn(E) -> Error {
-    move |error| Error::System { action, source: io::Error::other(error.to_string()) }
+        /// With a program that was not loaded.
+        pub(crate) fn that_cannot_attach(mut self) -> Self {
+            self.switch_program = "on_no_switch";
+            self
+        }
+    }
 }

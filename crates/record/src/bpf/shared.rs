@@ -2,6 +2,7 @@
 
 use crate::sys::SharedArray;
 use crate::unwind::Walker;
+use unhitch_formats::ring::SleeperPart;
 
 /// `struct task_slot`: their number, and the length of one.
 pub(super) const TASK_SLOTS: usize = 1 << 16;
@@ -19,10 +20,13 @@ impl Shared {
         Walker { mappings: &self.mappings, rows: &self.rows }
     }
 
-    /// True if the thread still sleeps as it did when it left its CPU at this time.
-    pub(crate) fn still_sleeps(&self, tid: u32, left_ns: u64) -> bool {
-        let slot = (tid as usize % TASK_SLOTS) * TASK_SLOT_BYTES;
+    /// True if the thread has not been on a CPU since it was listed.
+    pub(super) fn still_sleeps(&self, sleeper: &SleeperPart) -> bool {
+        let slot = (sleeper.tid as usize % TASK_SLOTS) * TASK_SLOT_BYTES;
+        if sleeper.is_estimate {
+            return self.tasks.load(slot + 32) as u32 != sleeper.tid;
+        }
         let woken_ns = self.tasks.load(slot + 8);
-        self.tasks.load(slot) == left_ns && woken_ns == 0
+        self.tasks.load(slot) == sleeper.left_ns && woken_ns == 0
     }
 }

@@ -4,13 +4,15 @@
 
 use super::shared::Shared;
 use crate::memory::{Memory, Words};
+use crate::unwind::StackEnd;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use unhitch_formats::ring::SleeperPart;
 
-/// `struct sleeper` of `recorder.bpf.c`: its length, and where its frames are.
-const SLEEPER_BYTES: usize = 592;
-const FRAMES_AT: usize = 88;
+/// `struct sleeper` of `recorder.bpf.c`: its length, and where its parts are.
+const SLEEPER_BYTES: usize = 688;
+const DESCRIPTOR_AT: usize = 96;
+const FRAMES_AT: usize = 184;
 
 /// A thread that is asleep.
 #[derive(Clone, Debug, Default)]
@@ -22,16 +24,32 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
+    /// What the trace has of it.
+    pub(super) fn part(&self) -> &SleeperPart {
+        &self.part
+    }
+
+    /// True if its user stack ends because the process's mappings were not known, or not all.
+    pub(crate) fn lacks_tables(&self) -> bool {
+        let ends = [StackEnd::OutsideCode, StackEnd::WithoutTables].map(|end| end as u8);
+        !self.part.user_stack.is_empty() && ends.contains(&self.part.user_end)
+    }
+
     pub(crate) fn tid(&self) -> u32 {
         self.part.tid
     }
 }
 
 /// Reads the list that the kernel makes.
-pub(crate) fn read(mut list: File) -> io::Result<Vec<Sleeper>> {
-    let mut bytes = Vec::new();
-    list.read_to_end(&mut bytes)?;
-    Ok(bytes.chunks_exact(SLEEPER_BYTES).map(parse).collect())
+pub(crate) fn read(list: File) -> io::Result<Vec<Sleeper>> {
+    let mut list = BufReader::with_capacity(SLEEPER_BYTES * 64, list);
+    let mut sleepers = Vec::new();
+    let mut entry = [0; SLEEPER_BYTES];
+    while !list.fill_buf()?.is_empty() {
+        list.read_exact(&mut entry)?;
+        sleepers.push(parse(&entry));
+    }
+    Ok(sleepers)
 }
 
 fn parse(bytes: &[u8]) -> Sleeper {
@@ -41,6 +59,7 @@ fn parse(bytes: &[u8]) -> Sleeper {
     };
     let half = |at: usize| (word(at / 8 * 8) >> (at % 8 * 8)) as u32;
     let (first, count) = (half(80) as usize, half(84) as usize);
+    let described = if half(88) != 0 { FRAMES_AT - DESCRIPTOR_AT } else { 0 };
     let frames = bytes[FRAMES_AT..].chunks_exact(8).skip(first).take(count);
     Sleeper {
         pid: half(4),
@@ -58,6 +77,9 @@ fn parse(bytes: &[u8]) -> Sleeper {
                 .collect(),
             user_stack: Vec::new(),
             user_end: 0,
+            descriptor: bytes[DESCRIPTOR_AT..FRAMES_AT][..described].to_vec(),
+            state: half(92) as u8,
+            is_estimate: half(92) >> 16 != 0,
         },
     }
 }
@@ -78,7 +100,7 @@ pub(crate) fn unwind(
         }
         let (frames, end) = shared.walker().walk(*registers, own, |avma| words.at(avma));
         // A thread that has gone on has changed its stack meanwhile.
-        if shared.still_sleeps(part.tid, part.left_ns) {
+        if shared.still_sleeps(part) {
             (part.user_stack, part.user_end) = (frames, end as u8);
         }
     }

@@ -50,7 +50,7 @@ impl Namer for Symbolizer {
 
 /// Reads a trace, but drops the reader's warnings: every later reader will add them again.
 pub(super) fn read(file: File) -> Result<Trace, String> {
-    let trace = unhitch_formats::open_file(file)
+    let trace = unhitch_formats::open_stacks(file)
         .map_err(|error| format!("the trace could not be read back: {error}"))?;
     Ok(Trace { warnings: unhitch_model::Warnings::default(), ..trace })
 }

@@ -9,6 +9,7 @@ use super::rules::RuleReader;
 use crate::procfs;
 use crate::sys;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -127,19 +128,14 @@ impl Namer for NamingProcess {
 }
 
 impl RuleReader for NamingProcess {
-    fn rules(
-        &mut self,
-        pid: u32,
-        start_avma: u64,
-        len: u64,
-        path: &Path,
-        stop: &AtomicBool,
-    ) -> Option<UnwindRules> {
+    fn open(&mut self, pid: u32, start_avma: u64, len: u64, path: &Path) -> Option<File> {
         let program = Program { pid, user: procfs::user(pid), start_avma, len };
         let programs = Arc::new(Programs::from_iter([(path.to_owned(), program)]));
-        let wanted = Wanted::Mapped(path.to_owned());
-        let file = Opener::new(Arc::clone(&programs)).open(wanted).ok()?;
-        match self.ask(&programs, &Message::Rules(file), stop) {
+        Opener::new(programs).open(Wanted::Mapped(path.to_owned())).ok()
+    }
+
+    fn rules(&mut self, file: File, stop: &AtomicBool) -> Option<UnwindRules> {
+        match self.ask(&Arc::default(), &Message::Rules(file), stop) {
             Ok(answer) => UnwindRules::decode(&answer),
             Err(_) => {
                 self.end();

@@ -1,5 +1,6 @@
 //! One side-band record.
 
+use std::borrow::Cow;
 use unhitch_formats::perf_data::record::{kind, misc};
 use unhitch_model::Time;
 
@@ -27,6 +28,7 @@ pub(super) enum RecordKind {
 impl Record {
     /// Parses one record; `None` for kinds that we do not need, and for damage.
     pub(super) fn parse(bytes: &[u8]) -> Option<(u32, Self)> {
+        let bytes = &*without_garbage(bytes);
         let u32_at = |offset: usize| {
             Some(u32::from_le_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
         };
@@ -81,6 +83,28 @@ impl Record {
 }
 
 const KSYMBOL: u32 = 17;
+/// Where its name begins.
+const KSYMBOL_NAME_AT: usize = 24;
+/// Where a record's header has its length, 16 bits.
+const LEN_AT: usize = 6;
+
+/// The record without what follows its trailer. The kernel (seen in 6.18) adds the trailer's length
+/// to that of a KSYMBOL record again for each further event that gets it: with one on every CPU, all
+/// but the first record are too long, and perf fails to read the trailer.
+fn without_garbage(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let is_ksymbol = bytes.starts_with(&KSYMBOL.to_le_bytes());
+    let name = bytes.get(KSYMBOL_NAME_AT..).filter(|_| is_ksymbol);
+    let name_len = name.and_then(|name| name.iter().position(|byte| *byte == 0));
+    let len = name_len.map(|len| KSYMBOL_NAME_AT + (len + 1).next_multiple_of(8) + TRAILER_LEN);
+    match len.filter(|len| *len < bytes.len()) {
+        Some(len) => {
+            let mut whole = bytes[..len].to_vec();
+            whole[LEN_AT..LEN_AT + 2].copy_from_slice(&(len as u16).to_le_bytes());
+            Cow::Owned(whole)
+        }
+        None => Cow::Borrowed(bytes),
+    }
+}
 
 /// The order of records with the same time: a process starts before it gets a name, and gets a name
 /// before it maps files.

@@ -188,3 +188,21 @@ fn garbage_is_not_a_record() {
     }
     log.compact(Time::MAX);
 }
+
+/// As the kernel writes it for the second CPU: 32 bytes too long.
+#[test]
+fn a_ksymbol_record_ends_with_its_trailer() {
+    let mut record = Vec::new();
+    record.extend(17_u32.to_le_bytes());
+    record.extend([0, 0, 104, 0]);
+    record.extend(0xffff_ffff_c003_9564_u64.to_le_bytes());
+    record.extend([0; 8]);
+    record.extend(b"bpf_prog_cd60275d_on_switch\0\0\0\0\0");
+    record.extend([7_u64, 4711, 1, 99].into_iter().flat_map(u64::to_le_bytes));
+    record[6] = record.len() as u8;
+    let expected = record.clone();
+    record[6] += 32;
+    record.extend([0xee; 32]);
+    let (_, parsed) = Record::parse(&record).unwrap();
+    assert_eq!((&*parsed.bytes, parsed.time), (&*expected, Time::from_nanos(4711)));
+}

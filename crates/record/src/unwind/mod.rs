@@ -10,7 +10,7 @@
 mod pool;
 mod walk;
 
-pub(crate) use walk::Walker;
+pub(crate) use walk::{StackEnd, Walker};
 
 use crate::error::Error;
 use crate::naming::RuleReader;
@@ -21,13 +21,16 @@ use pool::{Extent, Pool};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use unhitch_symbols::UnwindRules;
@@ -56,24 +59,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(1);
 const PROCESS_UNKNOWN: u32 = 1;
 const PROCESS_GONE: u32 = 2;
 
-/// Counts for the user.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct UnwindStatus {
-    /// Processes whose mappings are known.
-    pub processes: usize,
-    /// Files whose rules are known.
-    pub files: usize,
-    /// Rules of these files.
-    pub rows: usize,
-    /// Files that could not be read, or are no programs for this machine.
-    pub unreadable: usize,
-    /// Files without room for their rules.
-    pub too_many: usize,
-}
-
 /// The maps that the kernel's part searches.
 pub(crate) struct Maps {
-    pub(crate) processes: HashMap<MapData, u32, [u32; 2]>,
+    pub(crate) processes: HashMap<MapData, u32, [u32; 3]>,
     pub(crate) mappings: SharedArray,
     pub(crate) rows: SharedArray,
     pub(crate) hints: RingBuf<MapData>,
@@ -81,47 +69,61 @@ pub(crate) struct Maps {
 
 /// The thread that fills the maps; dropping it ends it.
 pub(crate) struct Unwinding {
-    stop: UnixStream,
+    wake: UnixStream,
+    requests: Sender<Request>,
     stopped: Arc<AtomicBool>,
-    status: Arc<Mutex<UnwindStatus>>,
+    without_room: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
+
+/// Processes whose mappings are wanted now, and whom to tell that they are read.
+type Request = (Vec<u32>, Sender<()>);
 
 impl Unwinding {
     /// Starts with the processes that exist, and returns when their tables are there, or after a
     /// second.
     pub(crate) fn start(maps: Maps, reader: Box<dyn RuleReader>) -> Result<Self, Error> {
         let failed = |action| move |source| Error::System { action, source };
-        let (stop, wake) = UnixStream::pair().map_err(failed("create a socket pair"))?;
+        let (wake, woken) = UnixStream::pair().map_err(failed("create a socket pair"))?;
+        let (requests, received) = channel();
         let stopped = Arc::new(AtomicBool::new(false));
-        let status = Arc::new(Mutex::new(UnwindStatus::default()));
-        let tables = Tables::new(maps, reader, Arc::clone(&stopped), Arc::clone(&status));
+        let without_room = Arc::new(AtomicUsize::new(0));
+        let tables = Tables::new(maps, reader, Arc::clone(&stopped), Arc::clone(&without_room));
         let (ready, begun) = channel();
         let thread = std::thread::Builder::new()
             .name("unhitch-unwind".to_owned())
-            .spawn(move || tables.run(&wake, &ready))
+            .spawn(move || tables.run(&woken, &received, &ready))
             .map_err(failed("start a thread"))?;
         // Later, stacks of the others are whole, too.
         let _ = begun.recv_timeout(START_TIMEOUT);
-        Ok(Self { stop, stopped, status, thread: Some(thread) })
+        Ok(Self { wake, requests, stopped, without_room, thread: Some(thread) })
     }
 
-    pub(crate) fn status(&self) -> UnwindStatus {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Reads the mappings of these processes again. Returns true if that is done, false if it takes
+    /// longer than `limit`.
+    pub(crate) fn read(&self, pids: Vec<u32>, limit: Duration) -> bool {
+        let (done, read) = channel();
+        let is_sent = self.requests.send((pids, done)).is_ok();
+        is_sent && (&self.wake).write_all(&[0]).is_ok() && read.recv_timeout(limit).is_ok()
+    }
+
+    /// Number of files and processes for whose tables there was no room.
+    pub(crate) fn without_room(&self) -> usize {
+        self.without_room.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Unwinding {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
-        let _ = self.stop.shutdown(std::net::Shutdown::Both);
+        let _ = self.wake.shutdown(std::net::Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// A file, as one process has it mapped.
+/// A file, as one process has it mapped. While one has, no other file has the same.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct FileId {
     path: Vec<u8>,
@@ -136,6 +138,23 @@ struct FileRules {
     rows: Extent,
     /// Processes that have it mapped.
     users: usize,
+    /// Its length, and when it was written and changed. A new file may have the inode of one that
+    /// is gone, but not these.
+    state: FileState,
+}
+
+type FileState = [i64; 5];
+
+fn state_of(file: &File) -> Option<FileState> {
+    let about = file.metadata().ok()?;
+    let length = about.len().cast_signed();
+    Some([length, about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()])
+}
+
+impl FileRules {
+    fn is_unused(&self) -> bool {
+        self.users == 0
+    }
 }
 
 struct Process {
@@ -151,15 +170,16 @@ struct Tables {
     maps: Maps,
     reader: Box<dyn RuleReader>,
     stopped: Arc<AtomicBool>,
-    status: Arc<Mutex<UnwindStatus>>,
+    without_room: Arc<AtomicUsize>,
     processes: FxHashMap<u32, Process>,
     /// `None`: the file has no rules.
     files: FxHashMap<FileId, Option<FileRules>>,
     mappings: Pool,
     rows: Pool,
+    /// Another one for each time that a process's mappings are read: remembered stacks belong to one.
+    generation: u32,
     /// To be freed from this time on.
     old_mappings: VecDeque<(Instant, Extent)>,
-    too_many: usize,
 }
 
 impl Tables {
@@ -167,32 +187,39 @@ impl Tables {
         maps: Maps,
         reader: Box<dyn RuleReader>,
         stopped: Arc<AtomicBool>,
-        status: Arc<Mutex<UnwindStatus>>,
+        without_room: Arc<AtomicUsize>,
     ) -> Self {
         Self {
             maps,
             reader,
             stopped,
-            status,
+            without_room,
             processes: FxHashMap::default(),
             files: FxHashMap::default(),
             mappings: Pool::new(MAPPINGS),
             rows: Pool::new(ROWS),
+            generation: 0,
             old_mappings: VecDeque::new(),
-            too_many: 0,
         }
     }
 
-    fn run(mut self, stop: &UnixStream, ready: &Sender<()>) {
+    fn run(mut self, mut wake: &UnixStream, requests: &Receiver<Request>, ready: &Sender<()>) {
         self.read(procfs::numbers("/proc".as_ref()));
         let _ = ready.send(());
         let mut swept = Instant::now();
         loop {
-            self.report();
-            let polled = [stop.as_fd(), self.maps.hints.as_fd()];
+            let polled = [wake.as_fd(), self.maps.hints.as_fd()];
             let Ok(ready) = crate::sys::poll(&polled, 1000) else { return };
-            if self.stopped.load(Ordering::Relaxed) || ready[0].hung_up || ready[0].readable {
+            if self.stopped.load(Ordering::Relaxed) || ready[0].hung_up {
                 return;
+            }
+            // One byte for each request.
+            if ready[0].readable && !matches!(wake.read(&mut [0; 64]), Ok(1..)) {
+                return;
+            }
+            while let Ok((pids, done)) = requests.try_recv() {
+                self.read(pids);
+                let _ = done.send(());
             }
             let wanted = self.take_hints();
             self.read(wanted);
@@ -258,7 +285,7 @@ impl Tables {
             // An exec of the same program has removed them from the kernel's map.
             known.interval = (known.interval * 2).min(MAX_REREAD_INTERVAL);
             known.read_after = Instant::now() + known.interval;
-            let place = [known.extent.first, known.extent.len];
+            let place = [known.extent.first, known.extent.len, self.generation];
             let _ = self.maps.processes.insert(pid, place, 0);
             return;
         }
@@ -273,12 +300,14 @@ impl Tables {
             bytes.extend(rows.len.to_ne_bytes());
         }
         let Some(extent) = self.mappings.take(maps.len() as u32) else {
-            self.too_many += 1;
+            self.without_room.fetch_add(1, Ordering::Relaxed);
             self.release(files);
             return;
         };
         self.maps.mappings.store(extent.first as usize * MAPPING_BYTES, &bytes);
-        let _ = self.maps.processes.insert(pid, [extent.first, extent.len], 0);
+        self.generation = self.generation.wrapping_add(1);
+        let place = [extent.first, extent.len, self.generation];
+        let _ = self.maps.processes.insert(pid, place, 0);
         let interval = MIN_REREAD_INTERVAL;
         let read_after = Instant::now() + interval;
         let process = Process { maps, extent, files, read_after, interval };
@@ -297,22 +326,12 @@ impl Tables {
     ) -> (u64, Extent) {
         let path = map.path.strip_suffix(b" (deleted)").unwrap_or(&map.path).to_vec();
         let file = FileId { path, device: map.device, inode: map.inode };
-        if !self.files.contains_key(&file) {
-            if self.files.len() >= MAX_FILES {
-                self.drop_unused_files();
-            }
-            let rules = match file.path.as_slice() {
-                // All processes have this one, and its bytes are in our own memory.
-                b"[vdso]" => unhitch_symbols::vdso_unwind_rules(),
-                path if map.inode != 0 => {
-                    let path = Path::new(OsStr::from_bytes(path));
-                    self.reader.rules(pid, map.start_avma, map.len, path, &self.stopped)
-                }
-                _ => return (map.start_avma, Extent::default()),
-            };
-            let rules = rules.filter(|rules| !rules.segments.is_empty());
-            let rules = rules.and_then(|rules| self.keep(rules));
-            self.files.insert(file.clone(), rules);
+        if self
+            .files
+            .get(&file)
+            .is_none_or(|known| known.as_ref().is_some_and(FileRules::is_unused))
+        {
+            self.read_rules(pid, map, &file);
         }
         let Some(Some(known)) = self.files.get_mut(&file) else {
             return (map.start_avma, Extent::default());
@@ -323,20 +342,46 @@ impl Tables {
         (base.unwrap_or(map.start_avma), base.map_or(Extent::default(), |_| known.rows))
     }
 
+    /// Reads the rules of a file that no process had mapped, unless they are known.
+    fn read_rules(&mut self, pid: u32, map: &ExecutableMap, id: &FileId) {
+        if self.files.len() >= MAX_FILES {
+            self.drop_unused_files();
+        }
+        let (rules, state) = match id.path.as_slice() {
+            // All processes have this one, and its bytes are in our own memory.
+            b"[vdso]" => (unhitch_symbols::vdso_unwind_rules(), FileState::default()),
+            path if map.inode != 0 => {
+                let path = Path::new(OsStr::from_bytes(path));
+                let file = self.reader.open(pid, map.start_avma, map.len, path);
+                let state = file.as_ref().and_then(state_of).unwrap_or_default();
+                match self.files.get(id) {
+                    Some(Some(known)) if known.state == state => return,
+                    _ => (file.and_then(|file| self.reader.rules(file, &self.stopped)), state),
+                }
+            }
+            _ => return,
+        };
+        let rules = rules.filter(|rules| !rules.segments.is_empty());
+        let rules = rules.and_then(|rules| self.keep(rules, state));
+        if let Some(Some(old)) = self.files.insert(id.clone(), rules) {
+            self.rows.free(old.rows);
+        }
+    }
+
     /// Copies the rules to where the kernel's part finds them.
-    fn keep(&mut self, mut rules: UnwindRules) -> Option<FileRules> {
+    fn keep(&mut self, mut rules: UnwindRules, state: FileState) -> Option<FileRules> {
         let rows = std::mem::take(&mut rules.rows);
         let extent = self.rows.take(rows.len() as u32).or_else(|| {
             self.drop_unused_files();
             self.rows.take(rows.len() as u32)
         });
         let Some(extent) = extent else {
-            self.too_many += 1;
+            self.without_room.fetch_add(1, Ordering::Relaxed);
             return None;
         };
         let bytes: Vec<u8> = rows.iter().flat_map(|row| row.to_ne_bytes()).collect();
         self.maps.rows.store(extent.first as usize * 8, &bytes);
-        Some(FileRules { rules, rows: extent, users: 0 })
+        Some(FileRules { rules, rows: extent, users: 0, state })
     }
 
     /// Forgets processes whose end was not reported, which happens when many end at once.
@@ -386,18 +431,6 @@ impl Tables {
                 self.mappings.free(extent);
             }
         }
-    }
-
-    fn report(&self) {
-        let known = self.files.values().flatten();
-        let status = UnwindStatus {
-            processes: self.processes.len(),
-            files: known.clone().count(),
-            rows: known.map(|file| file.rows.len as usize).sum(),
-            unreadable: self.files.values().filter(|file| file.is_none()).count(),
-            too_many: self.too_many,
-        };
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
 }
 

@@ -62,7 +62,7 @@ impl Walker<'_> {
             }
             frames.push(ip);
             is_leaf = false;
-            let row = mapping.and_then(|mapping| self.row_at(&mapping, pc));
+            let row = mapping.as_ref().and_then(|mapping| self.row_at(mapping, pc));
             let row = row.unwrap_or(u64::from(NONE) << 56);
             let offset = i64::from((row >> 32) as i16) * 8;
             let mut saved_bp = i64::from((row >> 48) as i8) * 8;
@@ -82,10 +82,7 @@ impl Walker<'_> {
                     (ip, bp, sp, is_leaf) = (new_ip, new_bp, new_sp, true);
                     continue;
                 }
-                NONE if bp == 0 => {
-                    let known = own.is_some();
-                    return (frames, if known { StackEnd::Start } else { StackEnd::WithoutTables });
-                }
+                NONE if bp == 0 && mapping.is_some() => return (frames, StackEnd::Start),
                 NONE if bp < sp || !bp.is_multiple_of(8) => {
                     let known = own.is_some();
                     let end = if known { StackEnd::OutsideCode } else { StackEnd::WithoutTables };

@@ -5,9 +5,11 @@
 //! folders come before any server*: the id proves that a PDB is the right one, so the order only
 //! changes how much goes over the network.
 
-use super::server::{Answer, Fetching, Server};
+use super::server::PdbServer;
 use super::{Pdb, PdbId};
+use crate::fetch::Fetching;
 use crate::files::open_regular;
+use crate::server::Answer;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 #[derive(Clone, Default, Debug)]
 pub struct SymbolPath {
     folders: Vec<PathBuf>,
-    servers: Vec<Arc<Server>>,
+    servers: Vec<Arc<PdbServer>>,
 }
 
 /// Why a PDB was not found.
@@ -57,7 +59,7 @@ impl SymbolPath {
             for url in servers {
                 let cache = store.as_ref().or(cache.as_ref());
                 path.folders.extend(cache.filter(|cache| !path.folders.contains(cache)).cloned());
-                path.servers.push(Arc::new(Server::new(url, cache.cloned())));
+                path.servers.push(Arc::new(PdbServer::new(url, cache.cloned())));
             }
         }
         path

@@ -1,0 +1,362 @@
+//! What a recording by BPF has beside switches and wake-ups, in answers: signals, requests to disks,
+//! who wrote to the page cache, what waits were about and who had the other end.
+
+mod scene;
+
+use TaskState::{DiskSleep, Runnable, Sleeping, Stopped};
+use scene::Scene;
+use unhitch_analysis::answer::text_for;
+use unhitch_analysis::patterns::Pattern;
+use unhitch_analysis::{Analysis, Query, Rules, Stall};
+use unhitch_model::*;
+
+const MS: u64 = 1_000;
+const MIB: u64 = 1 << 20;
+const IDLE: ThreadId = ThreadId::IDLE;
+
+/// What is said about `victim` from 100 to 600 ms.
+fn asked(trace: &Trace, victim: ThreadId) -> (Stall, String) {
+    let analysis = Analysis::new(trace, &Rules::default());
+    let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    let query = Query { victims: vec![victim], window: Some(Window::new(at(100), at(600))) };
+    let stalls = unhitch_analysis::diagnose(&analysis, &query);
+    let text = text_for(&analysis, &query, &stalls, 1);
+    (stalls.into_iter().next().unwrap_or_else(|| panic!("no answer:\n{text}")), text)
+}
+
+/// An event: at which ms, whose, and its numbers.
+type Fact<'a> = (u64, ThreadId, &'a [u64]);
+
+/// Adds events of one kind, whose fields are 64-bit numbers.
+fn add(trace: &mut Trace, [provider, name]: [&str; 2], fields: &[&str], facts: &[Fact<'_>]) {
+    trace.meta.notes_facts = true;
+    let of = FieldType::Int { bytes: 8, signed: false, hex: false };
+    let fields = fields.iter().map(|name| Field::new(trace.strings.intern(name), of)).collect();
+    let kind = trace.events.intern_kind(EventKind {
+        provider: trace.strings.intern(provider),
+        name: trace.strings.intern(name),
+        layout: Layout { fields, pointer_bytes: 8 },
+        ..EventKind::default()
+    });
+    for &(ms, thread, numbers) in facts {
+        let time = Time::from_nanos(ms * 1_000_000);
+        let payload: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let head = EventHead { time, cpu: 0, thread, kind, stack: StackId::EMPTY };
+        trace.events.push(head, &payload);
+    }
+}
+
+/// "worker" runs from 10 ms on, with a pause from 20 to 99 ms unless it `keeps_running`. It stops at
+/// 100 ms, and "shell" continues it at 600 ms. `signals` have their number and target.
+fn stopped(keeps_running: bool, signals: impl Fn([ThreadId; 2]) -> Vec<Fact<'static>>) -> String {
+    let mut scene = Scene::default();
+    let (worker, shell) = (scene.thread(300, 300, "worker"), scene.thread(400, 400, "shell"));
+    let stop = scene.stack(&["main", "work", "|", "get_signal", "do_signal_stop", "schedule"]);
+    let rest = scene.stack(&["main", "rest", "|", "do_nanosleep", "schedule"]);
+    let go_on = scene.stack(&["main", "kill", "|", "kill_something_info", "try_to_wake_up"]);
+    scene.switch(10 * MS, 1, IDLE, Runnable, worker, StackId::EMPTY);
+    if !keeps_running {
+        scene.switch(20 * MS, 1, worker, Sleeping, IDLE, rest);
+        scene.switch(99 * MS, 1, IDLE, Runnable, worker, StackId::EMPTY);
+    }
+    scene.switch(100 * MS, 1, worker, Stopped, shell, stop);
+    scene.wake(600 * MS, 1, shell, worker, WakeFlags::default(), go_on);
+    scene.switch(600 * MS + 10, 1, shell, Sleeping, worker, rest);
+    let mut trace = scene.finish(2, 700 * MS);
+    let names = ["signal", "signal_generate"];
+    add(&mut trace, names, &["sig", "tid"], &signals([worker, shell]));
+    let (stall, text) = asked(&trace, worker);
+    assert_eq!(stall.finding.pattern, Pattern::Stopped, "{text}");
+    text
+}
+
+const NOT_SHOWN: &str = "REMEDY    The recording does not show which signal stopped it.";
+const STOP: &[u64] = &[19, 300];
+const TERMINAL_STOP: &[u64] = &[20, 300];
+const CONTINUE: &[u64] = &[18, 300];
+
+#[test]
+fn the_sender_of_the_signal_that_stopped_a_thread_is_named() {
+    let text = stopped(false, |[_, shell]| vec![(15, shell, CONTINUE), (60, shell, STOP)]);
+    assert!(text.contains("shell 400 sent it SIGSTOP in"), "{text}");
+    assert!(text.contains("CAUSE     worker 300 was stopped by SIGSTOP."), "{text}");
+    assert!(!text.contains("REMEDY"), "{text}");
+}
+
+#[test]
+fn regression_a_signal_that_was_taken_back_or_did_not_stop_is_not_the_one() {
+    let text = stopped(false, |[_, shell]| vec![(50, shell, STOP), (60, shell, CONTINUE)]);
+    assert!(!text.contains("SIGSTOP in") && text.contains(NOT_SHOWN), "{text}");
+    // It ran for 80 ms with it.
+    let text = stopped(true, |[_, shell]| vec![(20, shell, TERMINAL_STOP)]);
+    assert!(!text.contains("sent it") && text.contains(NOT_SHOWN), "{text}");
+    let text = stopped(true, |_| Vec::new());
+    assert!(text.contains(NOT_SHOWN), "a recorder that notes signals:\n{text}");
+}
+
+#[test]
+fn regression_an_unknown_sender_is_not_the_idle_thread() {
+    let text = stopped(false, |_| vec![(60, IDLE, STOP)]);
+    assert!(text.contains("worker 300 was stopped by SIGSTOP."), "{text}");
+    assert!(
+        !text.contains("sent it") && text.contains("Who sent the signal is not known."),
+        "{text}"
+    );
+}
+
+#[test]
+fn regression_a_signal_to_an_earlier_thread_of_the_same_number_is_not_the_one() {
+    let mut scene = Scene::default();
+    let at = |ms: u64| Some(Time::from_nanos(ms * 1_000_000));
+    let (before, shell) = (scene.thread(300, 300, "before"), scene.thread(400, 400, "shell"));
+    scene.trace.threads.get_mut(before).unwrap().end = at(50);
+    let stop = scene.stack(&["main", "work", "|", "get_signal", "do_signal_stop", "schedule"]);
+    let process = scene.trace.threads.add_process(Process {
+        pid: 300,
+        leader: ThreadId(3),
+        ..Process::default()
+    });
+    let name = scene.trace.strings.intern("worker");
+    let names = vec![(Time::ZERO, name)];
+    let worker =
+        Thread { tid: 300, process, names, start: at(60), end: None, policy: None, nice: None };
+    let worker = scene.trace.threads.add(worker);
+    scene.switch(90 * MS, 1, IDLE, Runnable, worker, StackId::EMPTY);
+    scene.switch(100 * MS, 1, worker, Stopped, IDLE, stop);
+    let mut trace = scene.finish(2, 700 * MS);
+    add(&mut trace, ["signal", "signal_generate"], &["sig", "tid"], &[(40, shell, STOP)]);
+    let text = asked(&trace, worker).1;
+    assert!(!text.contains("sent it") && text.contains(NOT_SHOWN), "{text}");
+}
+
+/// "saver", a thread of "db", waits for a disk from 100 to 600 ms. `facts` has the threads "saver",
+/// "worker" of "db", and "cp" of "copier".
+fn slow_disk(facts: impl Fn(&mut Trace, [ThreadId; 3])) -> String {
+    let mut scene = Scene::default();
+    scene.thread(300, 300, "db");
+    let threads = [(300, 301, "saver"), (300, 302, "worker"), (500, 501, "cp")];
+    scene.thread(500, 500, "copier");
+    let threads = threads.map(|(pid, tid, name)| scene.thread(pid, tid, name));
+    let wait = scene.stack(&["main", "save", "|", "ext4_sync_file", "io_schedule"]);
+    let done = scene.stack(&["|", "blk_mq_complete_request", "bio_endio", "try_to_wake_up"]);
+    scene.switch(50 * MS, 0, IDLE, Runnable, threads[0], StackId::EMPTY);
+    scene.switch(100 * MS, 0, threads[0], DiskSleep, IDLE, wait);
+    scene.wake(600 * MS, 1, IDLE, threads[0], WakeFlags::HARDIRQ, done);
+    scene.switch(600 * MS + 9, 0, IDLE, Runnable, threads[0], StackId::EMPTY);
+    let mut trace = scene.finish(2, 700 * MS);
+    facts(&mut trace, threads);
+    let (stall, text) = asked(&trace, threads[0]);
+    assert_eq!(stall.finding.pattern, Pattern::IoWait, "{text}");
+    text
+}
+
+/// Adds requests: when they were done, who asked, and disk, operation, length, ms in the disk.
+fn add_requests(trace: &mut Trace, requests: &[(u64, ThreadId, [u64; 4])]) {
+    let of = |[disk, op, bytes, ms]: [u64; 4]| [disk, op, bytes, 0, ms * 1_000_000];
+    let numbers: Vec<_> = requests.iter().map(|(at, asker, of4)| (*at, *asker, of(*of4))).collect();
+    let facts: Vec<Fact<'_>> = numbers.iter().map(|(at, who, of)| (*at, *who, &of[..])).collect();
+    let fields = ["dev", "op", "bytes", "queued_ns", "device_ns"];
+    add(trace, ["block", "block_rq_complete"], &fields, &facts);
+}
+
+const SDA: u64 = 8 << 20;
+const SDB: u64 = 8 << 20 | 16;
+const SYNC: u64 = 1 << 11;
+
+#[test]
+fn regression_discards_and_flushes_are_no_reads() {
+    let longest = |operation: u64| {
+        slow_disk(|trace, [saver, ..]| {
+            add_requests(trace, &[(590, saver, [SDA, operation | SYNC, 1024 * MIB, 400])]);
+        })
+    };
+    for (operation, words) in [
+        (0, ", a read of 1 GiB from disk 8:0, took 400.0 ms."),
+        (1, ", a write of 1 GiB to disk 8:0, took 400.0 ms."),
+        (2, ", a flush of disk 8:0, took 400.0 ms."),
+        (3, ", to disk 8:0, took 400.0 ms."),
+        (9, ", to disk 8:0, took 400.0 ms."),
+    ] {
+        let text = longest(operation);
+        let whole = format!("The longest request of saver 301 (db 300){words}");
+        assert!(text.contains(&whole), "{text}");
+    }
+    // What others discard moves no data.
+    let text = slow_disk(|trace, [_, _, cp]| {
+        add_requests(trace, &[(590, cp, [SDA, 3, 1024 * MIB, 400])]);
+    });
+    assert!(!text.contains("Meanwhile the disks"), "{text}");
+}
+
+#[test]
+fn regression_a_request_of_another_thread_is_not_the_waiters() {
+    let text = slow_disk(|trace, [saver, worker, cp]| {
+        let own = (300, saver, [SDA, 1, MIB, 100]);
+        let others = [(500, worker, [SDA, 0, MIB, 400]), (600, cp, [SDA, 0, 8 * MIB, 450])];
+        add_requests(trace, &[own, others[0], others[1]]);
+    });
+    assert!(
+        text.contains("The longest request of saver 301 (db 300), a write of 1 MiB to disk 8:0, took 100.0 ms."),
+        "{text}"
+    );
+    assert!(
+        text.contains("Meanwhile the disks read or wrote 8 MiB for cp 501 (copier 500), in 1 request of at least 0.2 ms."),
+        "{text}"
+    );
+    let text = slow_disk(|trace, [_, worker, _]| {
+        add_requests(trace, &[(500, worker, [SDA, 0, MIB, 400])]);
+    });
+    assert!(
+        text.contains("No request of saver 301 (db 300) is recorded. The longest of its process, which worker 302 (db 300) asked for, a read of 1 MiB from disk 8:0, took 400.0 ms."),
+        "{text}"
+    );
+    // A request that nobody is known to have asked for, or that began after the wait.
+    let text = slow_disk(|trace, [saver, ..]| {
+        add_requests(trace, &[(590, IDLE, [SDA, 0, 8 * MIB, 400]), (604, saver, [SDA, 0, 9, 2])]);
+    });
+    assert!(!text.contains("request of") && !text.contains("nobody"), "{text}");
+}
+
+#[test]
+fn regression_who_writes_to_another_disk_did_not_fill_this_one() {
+    let text = |written: &[(u64, u64)], request: bool| {
+        slow_disk(|trace, [saver, worker, cp]| {
+            let numbers: Vec<[u64; 2]> =
+                written.iter().map(|&(dev, mib)| [dev, mib * MIB]).collect();
+            let writers = [cp, worker].into_iter().cycle();
+            let facts: Vec<Fact<'_>> =
+                numbers.iter().zip(writers).map(|(of, who)| (90, who, &of[..])).collect();
+            add(trace, ["writeback", "writeback_dirty_folio"], &["dev", "bytes"], &facts);
+            if request {
+                add_requests(trace, &[(590, saver, [SDA, 1, MIB, 400])]);
+            }
+        })
+    };
+    // The process has written, whichever of its threads was noted: 45 is NFS, 17 on the second disk.
+    let all = text(&[(45, 900), (SDA | 1, 8), (SDB | 1, 100), (SDA | 1, 5)], true);
+    assert!(
+        all.contains("The process db 300 wrote 13 MiB to the page cache of device 8:1 in that time or the 30 s before"),
+        "{all}"
+    );
+    let unknown = text(&[(45, 900), (SDA | 1, 8), (SDB | 1, 100)], false);
+    assert!(
+        unknown.contains("The process copier 500 wrote 100 MiB to the page cache of device 8:17"),
+        "{unknown}"
+    );
+    for elsewhere in [[(45, 900)], [(SDB | 1, 100)], [(259 << 20, 100)]] {
+        let text = text(&elsewhere, true);
+        assert!(!text.contains("page cache"), "{text}");
+    }
+}
+
+#[test]
+fn regression_a_recording_by_bpf_is_not_told_to_use_bpf() {
+    let advice = "`--engine bpf` records them";
+    assert!(slow_disk(|_, _| ()).contains(advice));
+    assert!(!slow_disk(|trace, _| trace.meta.notes_facts = true).contains(advice));
+    assert!(!slow_disk(|trace, _| trace.meta.system = System::Windows).contains(advice));
+}
+
+/// "reader" waits from 100 ms to the end of the recording in the system call `syscall` on `on`, of
+/// which `holders` (its own process, "writer", "other") are known: who, reads, writes.
+fn waits_on(
+    syscall: u16,
+    on: Descriptor,
+    holders: &[(usize, bool, bool)],
+    change: impl Fn(&mut Trace),
+) -> (Option<ThreadId>, String) {
+    let mut scene = Scene::default();
+    let names = [(100, "reader"), (200, "writer"), (300, "other")];
+    let threads = names.map(|(tid, name)| scene.thread(tid, tid, name));
+    let wait = scene.stack(&["main", "read", "|", "ksys_read", "anon_pipe_read", "schedule"]);
+    scene.switch(50 * MS, 0, IDLE, Runnable, threads[0], StackId::EMPTY);
+    scene.switch(100 * MS, 0, threads[0], Sleeping, IDLE, wait);
+    let mut trace = scene.finish(1, 600 * MS);
+    trace.kept_waits = vec![KeptWait {
+        thread: threads[0],
+        time: Time::from_nanos(100_000_000),
+        syscall: Some(syscall),
+        arguments: [0; 2],
+        kernel_lock_avma: None,
+        owner: None,
+        descriptor: Some(Box::new(on)),
+    }];
+    let holder = |&(who, reads, writes): &(usize, bool, bool)| {
+        let inode = on.peer_inode.unwrap_or(on.inode);
+        Holder { inode, process: threads[who], fd: 3, reads, writes }
+    };
+    trace.holders = holders.iter().map(holder).collect();
+    trace.has_all_holders = true;
+    change(&mut trace);
+    let (stall, text) = asked(&trace, threads[0]);
+    assert_eq!(stall.finding.pattern, Pattern::DeadEnd, "{text}");
+    (stall.finding.culprit, text)
+}
+
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const READS: (bool, bool) = (true, false);
+const WRITES: (bool, bool) = (false, true);
+
+fn pipe() -> Descriptor {
+    Descriptor { kind: DescriptorKind::Pipe, inode: 7, ..Descriptor::default() }
+}
+
+#[test]
+fn regression_a_pipes_other_end_is_the_one_of_the_other_direction() {
+    let both = [(1, WRITES.0, WRITES.1), (2, READS.0, READS.1)];
+    let (culprit, text) = waits_on(READ, pipe(), &both, |_| ());
+    assert_eq!(culprit, Some(ThreadId(2)), "{text}");
+    assert!(
+        text.contains("It waited on a pipe whose other end is open in writer 200, in"),
+        "{text}"
+    );
+    assert!(text.contains("no answer from writer 200, which has the other end."), "{text}");
+    assert_eq!(waits_on(WRITE, pipe(), &both, |_| ()).0, Some(ThreadId(3)));
+    // Another reader; a descriptor of which the direction is not known; a call without one.
+    let (writer, reader, unknown) = ([both[0]], [both[1]], [(1, false, false)]);
+    for (syscall, holders) in [(READ, &reader), (READ, &unknown), (72, &writer)] {
+        let (culprit, text) = waits_on(syscall, pipe(), holders, |_| ());
+        assert_eq!(culprit, None, "{text}");
+        assert!(text.contains(", too, in") && !text.contains("other end"), "{text}");
+    }
+}
+
+#[test]
+fn regression_others_that_may_have_the_other_end_make_nobody_the_culprit() {
+    let writer = (1, WRITES.0, WRITES.1);
+    // Its own process, which may be the one to write.
+    let own = (0, WRITES.0, WRITES.1);
+    assert_eq!(waits_on(READ, pipe(), &[own, writer], |_| ()).0, None);
+    let (culprit, text) = waits_on(READ, pipe(), &[writer], |trace| trace.has_all_holders = false);
+    assert_eq!(culprit, None, "{text}");
+    assert!(text.contains("open in writer 200,"), "{text}");
+}
+
+#[test]
+fn regression_a_fifo_is_no_nameless_pipe() {
+    let (culprit, text) = waits_on(READ, pipe(), &[(1, WRITES.0, WRITES.1)], |trace| {
+        let name = trace.strings.intern("orders.fifo");
+        trace.kept_waits[0].descriptor.as_mut().unwrap().name = name;
+    });
+    assert_eq!(culprit, None, "{text}");
+    assert!(
+        text.contains("It waited on the FIFO orders.fifo in") && !text.contains("writer"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_sockets_other_end_is_who_has_it_open() {
+    let socket = Descriptor {
+        kind: DescriptorKind::UnixSocket,
+        inode: 7,
+        peer_inode: Some(8),
+        ..Descriptor::default()
+    };
+    let (culprit, text) = waits_on(READ, socket, &[(1, true, true)], |_| ());
+    assert_eq!(culprit, Some(ThreadId(2)), "{text}");
+    let (culprit, text) = waits_on(READ, socket, &[], |_| ());
+    assert_eq!(culprit, None, "{text}");
+    assert!(text.contains("It waited on a Unix socket in"), "{text}");
+}

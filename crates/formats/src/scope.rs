@@ -1,0 +1,10 @@
+//! How much of a trace is read.
+
+/// How much of a trace is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Scope {
+    #[default]
+    All,
+    /// What [`open_stacks`](crate::open_stacks) promises.
+    Stacks,
+}

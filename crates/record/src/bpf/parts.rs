@@ -1,0 +1,55 @@
+//! The programs and maps of the loaded object, by name.
+
+use super::refused::{failed, failed_with};
+use crate::error::Error;
+use crate::sys::SharedArray;
+use crate::unwind::{self, MAPPING_BYTES, Maps};
+use aya::Ebpf;
+use aya::maps::{Map, MapData};
+use std::os::fd::AsFd;
+
+/// A map of this length, in the memory of this process, too.
+pub(super) fn map(programs: &Ebpf, name: &str, len: usize) -> Result<SharedArray, Error> {
+    let fd = match programs.map(name) {
+        Some(Map::Array(map)) => map.fd().as_fd(),
+        _ => return Err(missing(name)),
+    };
+    SharedArray::new(fd, len)
+        .map_err(|source| Error::System { action: "map the recorder's rings", source })
+}
+
+/// The maps by which user stacks are unwound.
+pub(super) fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
+    let action = "use a map of the recorder";
+    let mappings = map(programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?;
+    let rows = map(programs, "rows", unwind::ROWS as usize * 8)?;
+    // This side of it stays here, for saves.
+    let processes = match programs.map("processes") {
+        Some(Map::HashMap(map)) => map.fd().as_fd().try_clone_to_owned().map_err(failed(action))?,
+        _ => return Err(missing("processes")),
+    };
+    let processes = Map::HashMap(MapData::from_fd(processes).map_err(failed(action))?);
+    let hints = programs.take_map("hints").ok_or_else(|| missing("hints"))?;
+    Ok(Maps {
+        processes: processes.try_into().map_err(failed(action))?,
+        mappings,
+        rows,
+        hints: hints.try_into().map_err(failed(action))?,
+    })
+}
+
+/// A program, by its name in C.
+pub(super) fn program<'a, P>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>
+where
+    &'a mut P: TryFrom<&'a mut aya::programs::Program>,
+{
+    programs
+        .program_mut(name)
+        .and_then(|program| program.try_into().ok())
+        .ok_or_else(|| missing(name))
+}
+
+/// The error that the object has no such part.
+pub(super) fn missing(name: &str) -> Error {
+    failed_with("find a part of the recorder", name)
+}

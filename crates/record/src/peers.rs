@@ -1,0 +1,255 @@
+//! Who has the other end of the pipes and sockets that threads wait for, at the time of a save.
+//!
+//! The links in `/proc/PID/fd` name the inode (`pipe:[4711]`, `socket:[4712]`); their permissions say
+//! whether the descriptor is open for reading, writing or both (proc_pid_fd(5)). The two ends of a
+//! TCP connection within this machine are found in `/proc/net/tcp`. *Why by inode first:* that file
+//! lists the recorder's own network namespace only. A socket that is not in it is of another
+//! namespace, or not of TCP, and then equal ports mean nothing.
+//!
+//! Reading these never waits for a process; a machine with very many descriptors is read for a
+//! limited time.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::fs::{self, DirEntry, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+use unhitch_formats::container::Holder;
+use unhitch_formats::ring::SocketPorts;
+
+/// How long a save looks for holders.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_millis(150);
+/// Descriptors that are looked at in one process.
+const MAX_DESCRIPTORS: usize = 16_384;
+/// How much of `/proc/net/tcp` is read, bytes: some 50,000 connections.
+const MAX_TABLE_BYTES: usize = 8 << 20;
+/// How much of it is read at once.
+const STEP_BYTES: u64 = 64 << 10;
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Peers {
+    pub(crate) holders: Vec<Holder>,
+    /// Sockets of this machine with the sockets that they are connected to, by inode.
+    pub(crate) connections: Vec<(u64, u64)>,
+    /// True if there was no time to look at everything.
+    pub(crate) is_cut: bool,
+    /// True if some process could not be looked at: even root may lack the permission.
+    pub(crate) has_unread: bool,
+}
+
+/// Looks for the processes that have `inodes` open, and for the other ends of `sockets`, in `pids`,
+/// until `end`.
+pub(crate) fn find(
+    pids: impl Iterator<Item = u32>,
+    mut inodes: FxHashSet<u64>,
+    sockets: &[SocketPorts],
+    end: Instant,
+) -> Peers {
+    let mut peers = Peers::default();
+    if sockets.iter().any(|socket| socket.peer_port != 0) {
+        let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| peers.table(path, end));
+        peers.connections = connections(&tables.concat(), sockets);
+    }
+    inodes.extend(peers.connections.iter().map(|(_, peer)| peer));
+    for pid in pids.take_while(|_| !inodes.is_empty()) {
+        if Instant::now() > end {
+            peers.is_cut = true;
+            break;
+        }
+        let added = peers.add_process(pid, &inodes);
+        peers.has_unread |= added.is_err_and(|error| !has_exited(&error));
+    }
+    peers
+}
+
+fn has_exited(error: &io::Error) -> bool {
+    const ESRCH: i32 = 3;
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
+}
+
+impl Peers {
+    /// True if every process was asked what it had open.
+    pub(crate) fn is_complete(&self) -> bool {
+        !self.is_cut && !self.has_unread
+    }
+
+    /// Adds the descriptors of a process that have one of `inodes`.
+    fn add_process(&mut self, pid: u32, inodes: &FxHashSet<u64>) -> io::Result<()> {
+        for (index, descriptor) in fs::read_dir(format!("/proc/{pid}/fd"))?.enumerate() {
+            if index == MAX_DESCRIPTORS {
+                self.is_cut = true;
+                break;
+            }
+            match holder(pid, &descriptor?, inodes) {
+                // It was closed meanwhile.
+                Err(error) if has_exited(&error) => {}
+                found => self.holders.extend(found?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The lines of a table of the kernel; empty where it has none.
+    fn table(&mut self, path: &str, end: Instant) -> String {
+        let Ok(mut file) = File::open(path) else { return String::new() };
+        let mut text = String::new();
+        while let Ok(1..) = file.by_ref().take(STEP_BYTES).read_to_string(&mut text) {
+            if text.len() >= MAX_TABLE_BYTES || Instant::now() > end {
+                self.is_cut = true;
+                break;
+            }
+        }
+        // The last line may be cut.
+        text.truncate(text.rfind('\n').map_or(0, |last| last + 1));
+        text
+    }
+}
+
+/// The descriptor, if it has one of `inodes`.
+fn holder(pid: u32, descriptor: &DirEntry, inodes: &FxHashSet<u64>) -> io::Result<Option<Holder>> {
+    let link = fs::read_link(descriptor.path())?;
+    let inode = link.to_str().and_then(inode_of).filter(|inode| inodes.contains(inode));
+    let fd = descriptor.file_name().to_str().and_then(|fd| fd.parse().ok());
+    let Some((inode, fd)) = inode.zip(fd) else { return Ok(None) };
+    // Of the link itself.
+    let mode = descriptor.metadata()?.mode();
+    Ok(Some(Holder { inode, pid, fd, reads: mode & 0o400 != 0, writes: mode & 0o200 != 0 }))
+}
+
+/// `pipe:[4711]`, `socket:[4712]`.
+fn inode_of(link: &str) -> Option<u64> {
+    let (kind, inode) = link.split_once(":[")?;
+    let is_shared = kind == "pipe" || kind == "socket";
+    inode.strip_suffix(']').filter(|_| is_shared)?.parse().ok()
+}
+
+/// One end of a connection: its address as the kernel writes it, and its port.
+type End<'a> = (&'a str, u16);
+
+/// The sockets in `tables` that `sockets` are connected to.
+fn connections(tables: &str, sockets: &[SocketPorts]) -> Vec<(u64, u64)> {
+    let rows = || tables.lines().filter_map(connection);
+    let by_inode: FxHashMap<u64, [End<'_>; 2]> =
+        rows().map(|(ends, inode)| (inode, ends)).collect();
+    let by_ends: FxHashMap<[End<'_>; 2], u64> = rows().collect();
+    let peer = |socket: &SocketPorts| {
+        let [own, other] = *by_inode.get(&socket.inode)?;
+        let is_same = (own.1, other.1) == (socket.local_port, socket.peer_port);
+        let peer = by_ends.get(&[other, own]).filter(|_| is_same && other.1 != 0)?;
+        Some((socket.inode, *peer))
+    };
+    sockets.iter().filter_map(peer).collect()
+}
+
+/// `0: 0100007F:1F90 0100007F:C350 01 …`: both ends, its own first, and the inode.
+fn connection(line: &str) -> Option<([End<'_>; 2], u64)> {
+    /// What an IPv4 address has in front in `/proc/net/tcp6`.
+    const MAPPED: &str = "0000000000000000FFFF0000";
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let mut end = || {
+        let (address, port) = fields.next()?.rsplit_once(':')?;
+        let address = address.strip_prefix(MAPPED).unwrap_or(address);
+        Some((address, u16::from_str_radix(port, 16).ok()?))
+    };
+    let ends = [end()?, end()?];
+    Some((ends, fields.nth(6)?.parse().ok().filter(|inode| *inode != 0)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(own: &str, other: &str, inode: u64) -> String {
+        format!(
+            "   1: {own} {other} 01 00000000:00000000 00:00000000 00000000  \
+             1000        0 {inode} 1 0000000000000000 20 4 30 10 -1\n"
+        )
+    }
+
+    fn socket(inode: u64, local_port: u16, peer_port: u16) -> SocketPorts {
+        SocketPorts { inode, local_port, peer_port }
+    }
+
+    #[test]
+    fn lines_of_the_kernel() {
+        let line = row("0100007F:1F90", "0000000000000000FFFF00000100007F:C350", 48213);
+        let ends = [("0100007F", 8080), ("0100007F", 50000)];
+        assert_eq!(connection(&line), Some((ends, 48213)));
+        assert_eq!(connection("  sl  local_address rem_address"), None);
+        assert_eq!([inode_of("pipe:[7]"), inode_of("anon_inode:[eventfd]")], [Some(7), None]);
+    }
+
+    #[test]
+    fn regression_equal_ports_are_no_connection() {
+        let local =
+            row("0100007F:C350", "0100007F:1F90", 1) + &row("0100007F:1F90", "0100007F:C350", 2);
+        let sockets = [socket(1, 50000, 8080)];
+        assert_eq!(connections(&local, &sockets), [(1, 2)]);
+        // IPv4 at one end, IPv6 at the other.
+        let mapped = "0000000000000000FFFF00000100007F";
+        let mixed = row("0100007F:C350", "0100007F:1F90", 1)
+            + &row(&format!("{mapped}:1F90"), &format!("{mapped}:C350"), 2);
+        assert_eq!(connections(&mixed, &sockets), [(1, 2)]);
+        // To another machine, from the ports of a connection within this one.
+        let remote = local.clone() + &row("0200000A:C350", "0300000A:1F90", 3);
+        assert_eq!(connections(&remote, &[socket(3, 50000, 8080)]), []);
+        // Of another network namespace, or of UDP: not in the table.
+        assert_eq!(connections(&local, &[socket(4, 50000, 8080)]), []);
+        // It listens, and did not when the thread began to wait.
+        let listens = row("0100007F:1F90", "00000000:0000", 5);
+        assert_eq!(connections(&listens, &[socket(5, 8080, 50000)]), []);
+    }
+
+    /// Descriptors that are open here, and what is found of them.
+    fn found(inodes: &[u64], sockets: &[SocketPorts]) -> Peers {
+        let own = std::process::id();
+        let end = Instant::now() + 1000 * TIME_LIMIT;
+        find([own].into_iter(), inodes.iter().copied().collect(), sockets, end)
+    }
+
+    fn inode(file: &dyn std::os::fd::AsRawFd) -> u64 {
+        let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        inode_of(link.to_str().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_and_of_a_pipe() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let ports = [client.local_addr(), client.peer_addr()].map(|end| end.unwrap().port());
+        let (reader, writer) = io::pipe().unwrap();
+        let pipe = inode(&reader);
+        let found = found(&[pipe], &[socket(inode(&client), ports[0], ports[1])]);
+        assert_eq!(found.connections, [(inode(&client), inode(&server))]);
+        let held = |inode| {
+            let holders = found.holders.iter().filter(move |holder| holder.inode == inode);
+            holders.map(|holder| (holder.reads, holder.writes)).collect::<Vec<_>>()
+        };
+        assert_eq!(held(inode(&server)), [(true, true)]);
+        let mut ends = held(pipe);
+        ends.sort_unstable();
+        assert_eq!(ends, [(false, true), (true, false)], "the writer's and the reader's");
+        assert!(!found.is_cut);
+        drop(writer);
+    }
+
+    #[test]
+    fn regression_what_was_not_looked_at_is_said_to_be_missing() {
+        let late = Instant::now() - TIME_LIMIT;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tcp");
+        let line = row("0100007F:1F90", "0100007F:C350", 2);
+        fs::write(&path, line.repeat(2) + line.trim_end_matches("-1\n")).unwrap();
+        let read = |end: Instant| {
+            let mut peers = Peers::default();
+            (peers.table(path.to_str().unwrap(), end), peers.is_cut)
+        };
+        assert_eq!(read(late + 1000 * TIME_LIMIT), (line.repeat(2), false), "without half a line");
+        assert_eq!(read(late), (line.repeat(2), true));
+        fs::write(&path, line.repeat(MAX_TABLE_BYTES / line.len() + 1)).unwrap();
+        let (text, is_cut) = read(late + 1000 * TIME_LIMIT);
+        assert!(is_cut && text.len() % line.len() == 0 && !text.is_empty());
+    }
+}

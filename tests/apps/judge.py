@@ -1,0 +1,159 @@
+"""Compares the answers of `unhitch why --json` with the truth."""
+
+import dataclasses
+import re
+
+LOCK_PATTERNS = {
+    "lock_starvation",
+    "long_hold",
+    "saturated_lock",
+    "serialized_exit",
+    "lock_convoy",
+    "priority_inversion",
+}
+# "waits for a lock", "the row lock", "which holds the lock", but not LockAcquire or flock.
+LOCK_WORDS = re.compile(r"(?i)\b(a|an|the|row|table|file|interpreter|this|one) (\w+ )?locks?\b")
+# Stalls that are told first.
+FIRST = 3
+
+
+@dataclasses.dataclass
+class Verdict:
+    """What is right about the answers to one hang."""
+
+    unasked: bool = False
+    # The place of the first right stall in the unasked answer, from 1; 0 if there is none.
+    rank: int = 0
+    # The same, if the culprit itself may be the victim.
+    culprits_rank: int = 0
+    asked: bool = False
+    # None if the program has no names in it that anybody could recognise.
+    function: bool | None = None
+    # None if there is no lock in it.
+    lock: bool | None = None
+    confidently_wrong: bool = False
+    # Stalls reported that are not this hang.
+    other_stalls: int = 0
+    # What the asked answer names.
+    pattern: str = ""
+    culprit: str = ""
+    named: str = ""
+    evidence: str = ""
+
+
+def is_who(who, thread):
+    """Whether `thread` of an answer is `who` of the truth."""
+    return who["pid"] == thread["pid"] and who["tid"] in (None, thread["tid"])
+
+
+def is_any(people, thread):
+    return thread is not None and any(is_who(who, thread) for who in people)
+
+
+def right_culprit(truth, cause):
+    """Whether the cause is the true one: one of the culprits, a quota or a disk."""
+    if truth["quota"]:
+        return bool(cause["throttling"]) and cause["throttling"]["group"] == truth["quota"]
+    if truth["disk"] and cause["pattern"] == "io_wait":
+        return True
+    return is_any(truth["culprits"], cause["culprit"])
+
+
+def common_ns(truth, stall):
+    """How much of the hang is in the stall."""
+    end, start = min(truth["to_ns"], stall["end_ns"]), max(truth["from_ns"], stall["start_ns"])
+    return max(0, end - start)
+
+
+def cover(truth, stalls):
+    """Whether the stalls, which may be pieces of one hang, have at least half of it in them."""
+    hang_ns = truth["to_ns"] - truth["from_ns"]
+    return 2 * sum(common_ns(truth, stall) for stall in stalls) >= hang_ns
+
+
+def is_of_this_hang(truth, stall):
+    """Whether the stall is the hang as its victim, or who waited on its behalf, saw it."""
+    people = [truth["victim"], *truth["others"]]
+    victims = [stall["victim"], *stall["other_victims"]]
+    return common_ns(truth, stall) > 0 and any(is_any(people, thread) for thread in victims)
+
+
+def is_inside(truth, stall):
+    """Whether the stall's victim is in a process that has a part in the hang."""
+    people = [truth["victim"], *truth["others"], *truth["culprits"]]
+    return stall["victim"]["pid"] in {who["pid"] for who in people}
+
+
+def sentences(stall):
+    """The stall in words, without the tables that prove it."""
+    return stall["text"].split("\n  wait chain")[0]
+
+
+def named_function(functions, stall):
+    """The function that the answer names, and whether the program's author would recognise it."""
+    name = stall["cause"]["function"] or ""
+    if not functions:
+        return name, None
+    return name, any(re.search(function, name) for function in functions)
+
+
+def calls_it_lock(stall):
+    """Whether the answer says that somebody waited for a lock: by its pattern, by the class of a
+    wait that fills half of it, or in words."""
+    half = stall["duration_ns"] / 2
+    by_class = any(
+        part["class"] == "lock" and (part["waited_ns"] or 0) >= half for part in stall["chain"]
+    )
+    return (
+        stall["cause"]["pattern"] in LOCK_PATTERNS
+        or by_class
+        or bool(LOCK_WORDS.search(sentences(stall)))
+    )
+
+
+def is_confidently_wrong(truth, stall):
+    """Told as direct evidence, with a cause that is not the true one."""
+    cause = stall["cause"]
+    definite = cause["pattern"] not in ("unknown", "dead_end")
+    return definite and cause["evidence"] == "direct" and not right_culprit(truth, cause)
+
+
+def describe(thread):
+    return f"{thread['thread']} {thread['tid']}" if thread else ""
+
+
+def place(truth, stalls):
+    """The place in the answer of the first of these stalls; 0 if they do not cover the hang."""
+    within = [stall["id"] for stall in stalls if common_ns(truth, stall)]
+    return min(within) if within and cover(truth, stalls) else 0
+
+
+def judge(truth, hang, unasked, asked):
+    """The verdict on two answers, both from JSON: to plain `why`, and to `why` with the victim and
+    the time."""
+    verdict = Verdict()
+    stalls = unasked["stalls"]
+    mine = [stall for stall in stalls if is_of_this_hang(truth, stall)]
+    first = [stall for stall in stalls[:FIRST] if stall in mine]
+    right = [stall for stall in stalls if right_culprit(truth, stall["cause"])]
+    verdict.rank = place(truth, [stall for stall in right if stall in mine])
+    verdict.culprits_rank = place(truth, [stall for stall in right if is_inside(truth, stall)])
+    verdict.unasked = cover(truth, [stall for stall in first if stall in right])
+    verdict.other_stalls = len(unasked["stalls"]) - len(mine)
+    answer = next(iter(asked["stalls"]), None)
+    verdict.confidently_wrong = any(
+        is_confidently_wrong(truth, stall) for stall in [*first, *([answer] if answer else [])]
+    )
+    if hang.lock:
+        verdict.lock = bool(answer) and calls_it_lock(answer)
+    if hang.functions:
+        verdict.function = False
+    if answer:
+        cause = answer["cause"]
+        verdict.asked = right_culprit(truth, cause)
+        verdict.named, verdict.function = named_function(hang.functions, answer)
+        verdict.pattern, verdict.evidence = cause["pattern"], cause["evidence"]
+        verdict.culprit = describe(cause["culprit"])
+        if cause["throttling"]:
+            verdict.culprit = f"quota of {cause['throttling']['group']}"
+    return verdict

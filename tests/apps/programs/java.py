@@ -1,0 +1,66 @@
+"""Java: a monitor, a lock of java.util.concurrent, a collection, a safepoint."""
+
+import json
+import subprocess
+import time
+
+from hang import Truth, hang
+from stage import HERE, thread_of
+
+NEEDS = ["java", "javac", "jcmd"]
+COMPUTES = r"computeInterest|disturb"
+
+
+def program(stage, name, *options):
+    """Starts a hang of `sources/Hangs.java`; the names of compiled methods are written down, as
+    whoever wants them in answers has to do."""
+    classes = stage.subfolder("classes")
+    stage.run("javac", "-d", classes, HERE / "sources/Hangs.java")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    options = ["-Xmx2g", "-XX:+PreserveFramePointer", *options]
+    process = stage.start("java", *options, "-cp", classes, "Hangs", name, **pipes)
+    process.stdout.readline()
+    stage.run("jcmd", process.pid, "Compiler.perfmap")
+    return process
+
+
+def tell(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def disturbed(stage, name, *options, culprit="disturber"):
+    """Makes the hang `name`: `culprit` is the thread to blame."""
+    process = program(stage, name, *options)
+    culprits = [thread_of(process.pid, culprit)]
+    victim = thread_of(process.pid, "heartbeat")
+    with stage.recording():
+        tell(process)
+        time.sleep(2.5)
+    tell(process)
+    beat = json.loads(process.stdout.readline())
+    return Truth(victim, beat["from"], beat["to"], culprits)
+
+
+@hang("Java", [COMPUTES, r"ObjectMonitor|deposit|monitorenter"], lock=True, needs=NEEDS)
+def java_monitor(stage):
+    """A thread computes inside `synchronized`."""
+    return disturbed(stage, "monitor")
+
+
+@hang("Java", [COMPUTES, r"ReentrantLock|AbstractQueued|deposit|park"], lock=True, needs=NEEDS)
+def java_reentrant_lock(stage):
+    """A thread computes with a ReentrantLock."""
+    return disturbed(stage, "reentrant")
+
+
+@hang("Java", [r"GC|[mM]ark|[cC]ompact|Gen|Serial|[cC]ollect|oop|adjust"], needs=NEEDS)
+def java_collection(stage):
+    """A full collection stops the world."""
+    return disturbed(stage, "collection", "-XX:+UseSerialGC", culprit="VM Thread")
+
+
+@hang("Java", [r"sumWithoutSafepoint|disturb|Safepoint"], needs=NEEDS)
+def java_safepoint(stage):
+    """All wait until a counted loop reaches a safepoint."""
+    return disturbed(stage, "safepoint", "-XX:+UseSerialGC", "-XX:-UseCountedLoopSafepoints")

@@ -1,0 +1,204 @@
+"""PostgreSQL: row locks, the queue for a table's lock, a deadlock, a query that computes."""
+
+import time
+
+from actor import told
+from hang import Who, hang
+from stage import connects, free_port, until
+
+USER = "postgres"
+LOCKS = [r"ProcSleep|LockAcquire|WaitOnLock|XactLockTableWait|WaitLatch|heap_update|PostgresMain"]
+NEEDS = ["postgres", "initdb"]
+
+
+def connect(port):
+    import pg8000.native
+
+    return pg8000.native.Connection(USER, host="127.0.0.1", port=port, database="postgres")
+
+
+def backend_of(connection):
+    return {"backend": connection.run("select pg_backend_pid()")[0][0]}
+
+
+def server(stage):
+    """A fresh server with one table of accounts; its port."""
+    data, port = stage.subfolder("data", USER), free_port()
+    stage.run("initdb", "-D", data, "-A", "trust", "--no-sync", user=USER)
+    stage.start("postgres", "-D", data, "-p", port, "-k", data, user=USER)
+    until("PostgreSQL", lambda: connects(port))
+    connection = until("a connection", lambda: first_connection(port))
+    connection.run("create table accounts (id int primary key, amount int)")
+    connection.run("insert into accounts select n, 0 from generate_series(1, 1000) n")
+    connection.close()
+    return port
+
+
+def first_connection(port):
+    """None while the server still starts."""
+    import pg8000.exceptions
+
+    try:
+        return connect(port)
+    except (pg8000.exceptions.DatabaseError, pg8000.exceptions.InterfaceError):
+        return None
+
+
+def pay(port):
+    """A client that updates one row."""
+    connection = connect(port)
+
+    def update():
+        connection.run("update accounts set amount = amount + 1 where id = 7")
+
+    return update, backend_of(connection)
+
+
+def read(port):
+    """A client that reads one row."""
+    connection = connect(port)
+
+    def select():
+        connection.run("select amount from accounts where id = 7")
+
+    return select, backend_of(connection)
+
+
+def idle_in_transaction(port):
+    """A client that thinks while it has a row lock."""
+    connection = connect(port)
+
+    def think():
+        connection.run("begin")
+        connection.run("update accounts set amount = 0 where id = 7")
+        time.sleep(1.2)
+        connection.run("commit")
+
+    return think, backend_of(connection)
+
+
+@hang("PostgreSQL", LOCKS, lock=True, needs=NEEDS)
+def postgres_row_lock(stage):
+    """A row lock is held by a backend that is idle in transaction."""
+    port = server(stage)
+    payer = stage.rhythm(pay, port=port)
+    holder = stage.deed(idle_in_transaction, port=port)
+    with stage.recording():
+        holder.go()
+        holder.result()
+    return payer.truth(
+        culprits=[holder.who, Who(holder.facts["backend"])],
+        others=[Who(payer.facts["backend"])],
+    )
+
+
+# Computes for the seconds, in one statement.
+REPORT = """
+do $$
+declare until timestamptz := clock_timestamp() + '%s seconds';
+begin
+  while clock_timestamp() < until loop
+    perform sum(length(md5(id::text))) from accounts;
+  end loop;
+end $$
+"""
+
+
+def long_report(port):
+    """A client whose statement reads the table for more than a second."""
+    connection = connect(port)
+    return lambda: connection.run(REPORT % 1.2) and None, backend_of(connection)
+
+
+def alter(port):
+    """A client that changes the table."""
+    connection = connect(port)
+
+    def change():
+        connection.run("alter table accounts add column note text")
+
+    return change, backend_of(connection)
+
+
+def lock_in_order(port, first, second):
+    """A client whose transaction takes row locks, with a pause before the last."""
+    connection = connect(port)
+    update = "update accounts set amount = 1 where id = :id"
+
+    def transact():
+        try:
+            connection.run("begin")
+            for row in first:
+                connection.run(update, id=row)
+            time.sleep(0.1)
+            connection.run(update, id=second)
+            connection.run("commit")
+        except Exception:  # the deadlock's victim
+            connection.run("rollback")
+
+    return transact, backend_of(connection)
+
+
+@hang("PostgreSQL", LOCKS, lock=True, needs=NEEDS)
+def postgres_lock_queue(stage):
+    """ALTER TABLE waits for a long SELECT, and every reader waits behind it."""
+    port = server(stage)
+    reader = stage.rhythm(read, port=port)
+    report = stage.deed(long_report, port=port)
+    change = stage.deed(alter, port=port)
+    with stage.recording():
+        report.go()
+        time.sleep(0.1)
+        change.go()
+        report.result()
+        change.result()
+    return reader.truth(
+        culprits=[report.who, Who(report.facts["backend"])],
+        others=[Who(reader.facts["backend"]), change.who, Who(change.facts["backend"])],
+    )
+
+
+@hang("PostgreSQL", LOCKS + ["DeadLock|CheckDead"], lock=True, needs=NEEDS)
+def postgres_deadlock(stage):
+    """Two transactions lock each other out until one of them looks, after a second. The victim
+    waits for a lock of the first one, and has no part in that."""
+    port = server(stage)
+    payer = stage.rhythm(pay, port=port)
+    one = stage.deed(lock_in_order, port=port, first=[7, 8], second=9)
+    other = stage.deed(lock_in_order, port=port, first=[9], second=8)
+    with stage.recording():
+        one.go()
+        other.go()
+        one.result()
+        other.result()
+    both = [one, other]
+    return payer.truth(
+        culprits=[who for each in both for who in (each.who, Who(each.facts["backend"]))],
+        others=[Who(payer.facts["backend"])],
+    )
+
+
+@hang("PostgreSQL", [r"tuplesort|qsort|Exec|exec_|sort|PostgresMain|^var|bttext"], needs=NEEDS)
+def postgres_sort(stage):
+    """A client waits for its own backend, which sorts."""
+    port = server(stage)
+    client = stage.rhythm(sometimes_sorts, port=port, flag=stage.folder / "sort")
+    with stage.recording():
+        (stage.folder / "sort").touch()
+        time.sleep(2.5)
+    return client.truth(culprits=[Who(client.facts["backend"])])
+
+
+def sometimes_sorts(port, flag):
+    """A client with one query that is far slower than the others."""
+    connection = connect(port)
+
+    def query():
+        rows = 350_000 if told(flag) else 100
+        connection.run(
+            "select max(t) from (select md5(n::text) t from generate_series(1, :rows) n"
+            " order by 1 offset 1) sorted",
+            rows=rows,
+        )
+
+    return query, backend_of(connection)

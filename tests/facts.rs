@@ -1,0 +1,166 @@
+//! Facts beside switches and wake-ups that BPF records on this machine's kernel: who sent which
+//! signal, what a wait was about and who has the other end, who wrote to the page cache. Where BPF
+//! does not load, the tests are skipped and print `SKIPPED name: reason` to stderr.
+#![cfg(target_os = "linux")]
+
+use std::fs::File;
+use std::io::{Write, stderr};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{fs, process, thread};
+use unhitch_model::{DescriptorKind, KeptWait, Trace, Value};
+use unhitch_record::{EngineChoice, Extras, Options, Recorder, SaveTarget};
+
+fn start(test: &str) -> Option<Recorder> {
+    let mut options = Options::default();
+    options.engine = EngineChoice::Bpf;
+    match Recorder::start(&options) {
+        Ok(recorder) => Some(recorder),
+        Err(error) => {
+            let _ = writeln!(stderr(), "SKIPPED {test}: {error}");
+            None
+        }
+    }
+}
+
+fn save(recorder: &mut Recorder) -> Trace {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("facts.hitch");
+    let prepared = recorder.snapshot().prepare(&Extras::default()).unwrap();
+    prepared.save(&SaveTarget::File(path.clone())).unwrap();
+    unhitch_formats::open(&path).unwrap()
+}
+
+/// The events of that name: their thread ids and fields.
+fn events(trace: &Trace, name: &str) -> Vec<(u32, Vec<u64>)> {
+    let is_named = |event: &usize| {
+        trace.events.kind_of(*event).is_some_and(|kind| trace.name(kind.name) == name)
+    };
+    let read = |event: usize| {
+        let number = |(_, value): &(_, Value<'_>)| value.as_u64().unwrap_or(0);
+        let fields = trace.events.fields(event).iter().map(number).collect();
+        (trace.threads.get(trace.events.thread[event]).tid, fields)
+    };
+    (0..trace.events.len()).filter(is_named).map(read).collect()
+}
+
+#[test]
+fn live_a_signal_has_its_sender() {
+    let Some(mut recorder) = start("live_a_signal_has_its_sender") else { return };
+    let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+    // The shell reports its own id and then sends the signal itself.
+    let script = format!("kill -STOP {}; exec kill -CONT {0}", child.id());
+    let mut sender = Command::new("bash").args(["-c", &script]).spawn().unwrap();
+    sender.wait().unwrap();
+    let trace = save(&mut recorder);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let sent: Vec<_> = events(&trace, "signal_generate")
+        .into_iter()
+        .filter(|(_, fields)| fields[1] == u64::from(child.id()))
+        .map(|(tid, fields)| (tid, fields[0]))
+        .collect();
+    assert_eq!(sent, [(sender.id(), 19), (sender.id(), 18)], "SIGSTOP, then SIGCONT");
+}
+
+#[test]
+fn live_a_wait_that_has_not_ended_names_the_other_end_of_its_pipe() {
+    let Some(mut recorder) =
+        start("live_a_wait_that_has_not_ended_names_the_other_end_of_its_pipe")
+    else {
+        return;
+    };
+    let mut child =
+        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(500));
+    let trace = save(&mut recorder);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert_ends(&trace, child.id());
+}
+
+/// What `reader` waited for was a pipe at its standard input, of which this process has the other
+/// end.
+fn assert_ends(trace: &Trace, reader: u32) {
+    let of_reader = |wait: &&KeptWait| {
+        trace.threads.get(wait.thread).tid == reader && wait.descriptor.is_some()
+    };
+    let wait = trace.kept_waits.iter().rfind(of_reader);
+    let on = wait.and_then(|wait| wait.descriptor.as_deref()).expect("the wait's descriptor");
+    assert_eq!((on.kind, on.fd), (DescriptorKind::Pipe, 0), "{on:?}");
+    let holders = trace.holders.iter().filter(|holder| holder.inode == on.inode);
+    let ends: Vec<(u32, bool, bool)> = holders
+        .map(|holder| (trace.threads.process_of(holder.process).pid, holder.reads, holder.writes))
+        .collect();
+    for end in [(process::id(), false, true), (reader, true, false)] {
+        assert!(ends.contains(&end), "{ends:?} have inode {}", on.inode);
+    }
+}
+
+/// The wait ends while `unhitch record` writes the trace. At its end, nobody waits for the pipe.
+#[test]
+fn live_a_wait_that_was_written_names_the_other_end_of_its_pipe() {
+    if start("live_a_wait_that_was_written_names_the_other_end_of_its_pipe").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe.hitch");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_unhitch"))
+        .args(["record", "--engine", "bpf", "--for", "4s", "-o"])
+        .arg(&path)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !path.exists() {
+        assert!(record.try_wait().unwrap().is_none(), "the recorder is gone");
+        thread::sleep(Duration::from_millis(10));
+    }
+    let mut reader = Command::new("sh")
+        .args(["-c", "read line; exec sleep 100"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_secs(1));
+    let mut pipe = reader.stdin.take().unwrap();
+    pipe.write_all(b"x\n").unwrap();
+    assert!(record.wait().unwrap().success());
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    drop(pipe);
+    assert_ends(&unhitch_formats::open(&path).unwrap(), reader.id());
+}
+
+#[test]
+fn live_who_writes_to_the_page_cache_is_counted() {
+    const MIB: u64 = 1 << 20;
+    const WRITTEN: u64 = 24 * MIB;
+    let test = "live_who_writes_to_the_page_cache_is_counted";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join(format!("facts-{}", process::id()));
+    let file = File::create(&path).unwrap();
+    // A file system without a disk, such as tmpfs, writes nothing back.
+    let major = file.metadata().unwrap().dev() >> 8 & 0xfff;
+    if major == 0 {
+        let _ = writeln!(stderr(), "SKIPPED {test}: {} is on no disk", folder.display());
+        fs::remove_file(&path).unwrap();
+        return;
+    }
+    let Some(mut recorder) = start(test) else { return };
+    let mut file = file;
+    (0..WRITTEN / MIB).for_each(|_| file.write_all(&vec![1; MIB as usize]).unwrap());
+    let trace = save(&mut recorder);
+    fs::remove_file(&path).unwrap();
+    let own = |tid: &u32| {
+        let thread = trace.threads.at(*tid, trace.extent().end);
+        thread.is_some_and(|thread| trace.threads.process_of(thread).pid == process::id())
+    };
+    let written: u64 = events(&trace, "writeback_dirty_folio")
+        .iter()
+        .filter(|(tid, _)| own(tid))
+        .map(|(_, fields)| fields[0])
+        .sum();
+    // What is less than a MiB at the end is not noted, and a page may be written to twice.
+    assert!((WRITTEN - MIB..=WRITTEN + 2 * MIB).contains(&written), "{written} bytes");
+}
