@@ -246,6 +246,9 @@ struct Account {
     trips: u64,
     agreed: u64,
     unexplained: Vec<String>,
+    /// Departures after a wait of less than the microsecond that timehist prints, where it may have
+    /// counted the wait as a delay or not: that depends on its version.
+    undecided: BTreeMap<i64, u64>,
     /// Threads that some line shows without an id, as the summary then does.
     without_id: BTreeSet<i64>,
 }
@@ -292,7 +295,10 @@ fn compare(what: &str, trace: &Trace, file: &Path) -> Account {
         let theirs = sums.get(tid).copied().unwrap_or_default().map(|ns| ns as f64);
         for column in 0..3 {
             let rest = theirs[column] - of(&account.ours)[column] - of(&account.explained)[column];
-            if rest.abs() > (theirs[column] * TOLERANCE.0).max(TOLERANCE.1) {
+            let undecided_us = account.undecided.get(&tid).copied().unwrap_or(0);
+            let tolerance =
+                (theirs[column] * TOLERANCE.0).max(TOLERANCE.1) + undecided_us as f64 * 1e3;
+            if rest.abs() > tolerance {
                 wrong.push(format!(
                     "tid {tid}: {} differs by {rest} of {} ns for no known reason",
                     NAMES[column], theirs[column]
@@ -440,7 +446,7 @@ impl<'t> Replay<'t> {
 
     /// The exact columns according to timehist's rule, of which the line must be the truncation;
     /// and whether its delay is the whole wait.
-    fn apply_rule(&self, departure: &Departure) -> (Columns, bool) {
+    fn apply_rule(&mut self, departure: &Departure) -> (Columns, bool) {
         let Departure { thread, tid, time, line, last, .. } = departure;
         let of = if line.tid == EXITED { self.exited } else { self.known[thread.index()] };
         let mut theirs = match *last {
@@ -452,7 +458,12 @@ impl<'t> Replay<'t> {
                 [since(of.left), since(of.ready), time.since(came_on)]
             }
         };
-        let delay_is_wait = (of.left_runnable || of.tied) && line.columns_us[1] == theirs[0] / 1000;
+        let may_be_wait = (of.left_runnable || of.tied) && line.columns_us[1] == theirs[0] / 1000;
+        let is_undecided = may_be_wait && line.columns_us[1] == 0 && theirs[0] > 0;
+        if is_undecided {
+            *self.account.undecided.entry(*tid).or_default() += 1;
+        }
+        let delay_is_wait = may_be_wait && !is_undecided;
         if delay_is_wait {
             theirs[1] = theirs[0];
         }

@@ -115,10 +115,12 @@ fn examine(path: &Path) -> (usize, Vec<String>) {
     let all = (1..trace.threads.len() as u32)
         .map(ThreadId)
         .filter(|&thread| !analysis.timeline.life(thread).is_empty());
-    let of_threads = all.map(|thread| Query { victims: vec![thread], window: None });
-    for query in [Query::default(), Query { victims: Vec::new(), window: Some(halves) }]
-        .into_iter()
-        .chain(of_threads)
+    let of_threads =
+        all.map(|thread| Query { victims: vec![thread], window: None, ..Query::default() });
+    for query in
+        [Query::default(), Query { victims: Vec::new(), window: Some(halves), ..Query::default() }]
+            .into_iter()
+            .chain(of_threads)
     {
         let stalls = unhitch_analysis::diagnose(&analysis, &query);
         let text = text_for(&analysis, &query, &stalls, TOP);

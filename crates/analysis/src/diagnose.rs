@@ -8,7 +8,7 @@ use crate::candidate::{Candidate, StallKind};
 use crate::explain::throttling::main_throttling;
 use crate::explain::{Cause, explain};
 use crate::patterns::{Evidence, Finding, Pattern, judge};
-use crate::stalls::{asked, candidates_of, machine, ui_delay, unwanted_wait};
+use crate::stalls::{asked, candidates_of, in_progress, machine, ui_delay, unwanted_wait};
 use crate::wording::sentence::{Sentence, sentence};
 use crate::{Analysis, Explanation, WaitClass};
 use rayon::prelude::*;
@@ -41,6 +41,9 @@ pub struct Query {
     pub victims: Vec<ThreadId>,
     /// Only what overlaps this window; with victims, the window itself is explained.
     pub window: Option<Window>,
+    /// Only what had not ended when the recording did; of the threads named, what they were doing
+    /// then.
+    pub in_progress: bool,
 }
 
 /// The stalls of the trace that `query` asks for, worst first.
@@ -147,8 +150,10 @@ fn candidates(analysis: &Analysis<'_>, query: &Query) -> Vec<Candidate> {
         });
         return named.filter(|candidate| !candidate.window.is_empty()).collect();
     }
-    let overlaps =
-        |candidate: &Candidate| query.window.is_none_or(|window| candidate.window.overlaps(window));
+    let overlaps = |candidate: &Candidate| {
+        query.window.is_none_or(|window| candidate.window.overlaps(window))
+            && (!query.in_progress || in_progress::is_in_progress(analysis, candidate))
+    };
     let mut candidates: Vec<Candidate> = (1..analysis.timeline.threads() as u32)
         .into_par_iter()
         .map(ThreadId)
@@ -166,6 +171,10 @@ fn candidates(analysis: &Analysis<'_>, query: &Query) -> Vec<Candidate> {
 /// What was most unusual about the threads that the query names; without any, about the threads
 /// with the most unusual time in the window.
 fn most_unusual(analysis: &Analysis<'_>, query: &Query) -> Vec<Candidate> {
+    if query.in_progress {
+        let present = |&thread: &ThreadId| in_progress::present(analysis, thread);
+        return query.victims.iter().filter_map(present).take(MAX_EXPLAINED).collect();
+    }
     let window = query.window.unwrap_or_else(|| analysis.timeline.window());
     let threads: Vec<ThreadId> = match query.victims.is_empty() {
         true => (1..analysis.timeline.threads() as u32)

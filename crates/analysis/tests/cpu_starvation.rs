@@ -155,7 +155,8 @@ fn regression_a_thread_that_was_throttled_for_a_moment_does_not_blame_its_quota(
         let analysis = Analysis::new(&trace, &Rules::default());
         let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
         let window = Some(Window::new(at(100), at(2_900)));
-        diagnose(&analysis, &Query { victims: vec![python], window })[0].throttling
+        diagnose(&analysis, &Query { victims: vec![python], window, ..Query::default() })[0]
+            .throttling
     });
     assert_eq!(once, None);
     assert!(many.is_some());

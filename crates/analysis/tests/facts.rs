@@ -18,7 +18,11 @@ const IDLE: ThreadId = ThreadId::IDLE;
 fn asked(trace: &Trace, victim: ThreadId) -> (Stall, String) {
     let analysis = Analysis::new(trace, &Rules::default());
     let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
-    let query = Query { victims: vec![victim], window: Some(Window::new(at(100), at(600))) };
+    let query = Query {
+        victims: vec![victim],
+        window: Some(Window::new(at(100), at(600))),
+        ..Query::default()
+    };
     let stalls = unhitch_analysis::diagnose(&analysis, &query);
     let text = text_for(&analysis, &query, &stalls, 1);
     (stalls.into_iter().next().unwrap_or_else(|| panic!("no answer:\n{text}")), text)

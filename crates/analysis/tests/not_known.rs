@@ -105,7 +105,11 @@ fn polling_client(wait: &[&[&str]], ended_by_server: bool) -> (Trace, ThreadId, 
 fn asked(trace: &Trace, victims: Vec<ThreadId>, window: Option<(u64, u64)>) -> (Stall, String) {
     let analysis = Analysis::new(trace, &Rules::default());
     let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
-    let query = Query { victims, window: window.map(|(from, to)| Window::new(at(from), at(to))) };
+    let query = Query {
+        victims,
+        window: window.map(|(from, to)| Window::new(at(from), at(to))),
+        ..Query::default()
+    };
     let stalls = unhitch_analysis::diagnose(&analysis, &query);
     let text = text_for(&analysis, &query, &stalls, 1);
     (stalls.into_iter().next().unwrap_or_else(|| panic!("no answer:\n{text}")), text)
@@ -316,11 +320,13 @@ fn regression_a_threads_long_wait_is_explained_beside_its_small_stall() {
             .collect::<Vec<_>>(),
         [120]
     );
-    let lengths: Vec<u64> =
-        unhitch_analysis::diagnose(&analysis, &Query { victims: vec![client], window: None })
-            .iter()
-            .map(|stall| stall.explanation.window.duration_ns() / 1_000_000)
-            .collect();
+    let lengths: Vec<u64> = unhitch_analysis::diagnose(
+        &analysis,
+        &Query { victims: vec![client], window: None, ..Query::default() },
+    )
+    .iter()
+    .map(|stall| stall.explanation.window.duration_ns() / 1_000_000)
+    .collect();
     assert_eq!(lengths, [800, 120]);
 }
 
@@ -337,7 +343,7 @@ fn regression_the_advice_is_not_what_was_just_done() {
     let (trace, [_, _, rester]) = worker();
     let analysis = Analysis::new(&trace, &Rules::default());
     assert!(text(&analysis, &[], 1).contains("--victim NAME"), "nothing was named");
-    let query = Query { victims: vec![rester], window: None };
+    let query = Query { victims: vec![rester], window: None, ..Query::default() };
     let nothing = text_for(&analysis, &query, &[], 1);
     assert!(!nothing.contains("--victim"), "{nothing}");
 }

@@ -11,3 +11,15 @@ pub enum Done {
     /// The lab program did not hang.
     NoHang,
 }
+
+impl Done {
+    /// The exit code of this program.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Yes => 0,
+            Self::NoStall => 3,
+            #[cfg(target_os = "linux")]
+            Self::NoHang => 4,
+        }
+    }
+}

@@ -118,7 +118,8 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
              the ring buffers",
         );
     }
-    let done = why::explain(&saved.path, args.json)?;
+    let json = args.json.then(|| "--json".into());
+    let done = why::explain(&saved.path, json.as_slice())?;
     Ok(if outcome.happened { done } else { Done::NoHang })
 }
 

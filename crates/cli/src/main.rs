@@ -10,6 +10,8 @@ mod hot;
 mod info;
 #[cfg(target_os = "linux")]
 mod lab;
+#[cfg(target_os = "linux")]
+mod live;
 mod load;
 #[cfg(target_os = "linux")]
 mod names;
@@ -39,10 +41,7 @@ use unhitch_analysis::table::Direction;
 
 fn main() -> ExitCode {
     match run(args::parse()) {
-        Ok(Done::Yes) => ExitCode::SUCCESS,
-        Ok(Done::NoStall) => ExitCode::from(3),
-        #[cfg(target_os = "linux")]
-        Ok(Done::NoHang) => ExitCode::from(4),
+        Ok(done) => ExitCode::from(done.exit_code()),
         Err(error) => {
             terminal::complain(&format!("unhitch: {error:#}"));
             ExitCode::FAILURE
@@ -59,7 +58,7 @@ fn run(args: Args) -> anyhow::Result<Done> {
         #[cfg(target_os = "linux")]
         Command::Watch(args) => watch::watch(&args),
         #[cfg(target_os = "linux")]
-        Command::Save(args) => watch::save(&args),
+        Command::Save(args) => live::save(&args),
         #[cfg(target_os = "linux")]
         Command::Lab(args) => lab::lab(&args),
         #[cfg(target_os = "linux")]
@@ -68,6 +67,8 @@ fn run(args: Args) -> anyhow::Result<Done> {
         Command::Threads(args) => threads::threads(&args),
         #[cfg(target_os = "linux")]
         Command::NameFrames => names::name_frames(),
+        #[cfg(target_os = "linux")]
+        Command::Why(args) if args.live => live::why(&args),
         Command::Why(args) => why::why(&args),
         Command::Waits(args) => waits::waits(&args),
         Command::Hot(args) => hot::hot(&args),

@@ -90,9 +90,18 @@ pub fn give_up(command: &Command) -> anyhow::Result<()> {
 /// True for commands that inspect other processes, or have the kernel do so.
 fn keeps_rights(command: &Command) -> bool {
     #[cfg(target_os = "linux")]
-    let keeps = matches!(command, Command::Record(_) | Command::Watch(_) | Command::Lab(_) | Command::Scan(_) | Command::Threads(_))
+    let keeps = match command {
+        Command::Record(_)
+        | Command::Watch(_)
+        | Command::Lab(_)
+        | Command::Scan(_)
+        | Command::Threads(_) => true,
+        // It may have to record, and then starts another process, which reads the trace.
+        Command::Why(args) => args.live,
         // This command gives up even more, by itself.
-        || matches!(command, Command::NameFrames);
+        Command::NameFrames => true,
+        _ => false,
+    };
     #[cfg(not(target_os = "linux"))]
     let keeps = {
         let _ = command;
@@ -105,7 +114,7 @@ fn keeps_rights(command: &Command) -> bool {
 fn reach(command: &Command) -> Option<Allowed> {
     let none = RulesArgs::default();
     let mut reach = match command {
-        Command::Why(args) => Reach::new(&args.trace.path, &args.trace.reading, &args.rules)
+        Command::Why(args) => Reach::new(args.trace.as_deref()?, &args.reading, &args.rules)
             .output(args.svg.as_deref()),
         Command::Waits(args) => Reach::new(&args.trace.path, &args.trace.reading, &args.rules),
         Command::Hot(args) => Reach::new(&args.trace.path, &args.trace.reading, &none)

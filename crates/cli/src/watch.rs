@@ -1,6 +1,6 @@
-//! `unhitch watch` and `unhitch save`: the always-on recorder, and the request to save its buffers.
+//! `unhitch watch`: the always-on recorder.
 
-use crate::args::{SaveArgs, WatchArgs};
+use crate::args::WatchArgs;
 use crate::done::Done;
 use crate::names::namer;
 use crate::record::{options, report_saved};
@@ -58,14 +58,6 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
         &stop,
     )?;
     clear();
-    Ok(Done::Yes)
-}
-
-/// Asks the running recorder to save, and prints the file name.
-pub fn save(args: &SaveArgs) -> anyhow::Result<Done> {
-    let answer = control::request_save(&control::default_folder(), args.note.as_deref())?;
-    answer.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}")));
-    print(&format!("{}\n", visible_path(&answer.path)))?;
     Ok(Done::Yes)
 }
 

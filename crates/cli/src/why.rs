@@ -1,14 +1,12 @@
 //! `unhitch why`: what hung, and what caused it.
 
 use crate::args::WhyArgs;
-#[cfg(target_os = "linux")]
-use crate::args::{ReadingArgs, RulesArgs, TraceArgs, WindowArgs};
 use crate::done::Done;
 use crate::terminal::{print, print_json};
 use crate::{load, selection};
 use anyhow::Context;
 #[cfg(target_os = "linux")]
-use std::path::Path;
+use std::{ffi::OsString, os::unix::process::CommandExt, path::Path, process::Command};
 use unhitch_analysis::Analysis;
 use unhitch_analysis::Query;
 use unhitch_analysis::answer::{self, Why};
@@ -22,7 +20,8 @@ const MAX_STALLS_JSON: usize = 10;
 /// Explains the stalls of a trace file.
 pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     let rules = load::rules(&args.rules)?;
-    let trace = load::trace(&args.trace, load::For::of(args.json))?;
+    let path = args.trace.as_deref().context("which trace?")?;
+    let trace = load::Reader::new(&args.reading).read_for(path, load::For::of(args.json))?;
     let analysis = Analysis::new(&trace, &rules);
     let query = Query {
         victims: args
@@ -33,10 +32,11 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
             true => None,
             false => Some(selection::window(args.window, &trace, analysis.timeline.window())?),
         },
+        in_progress: args.in_progress,
     };
     let stalls = unhitch_analysis::diagnose(&analysis, &query);
     if args.json {
-        let file = args.trace.path.display().to_string();
+        let file = path.display().to_string();
         print_json(&Why::new(&analysis, &file, &stalls, args.top.unwrap_or(MAX_STALLS_JSON)))?;
     } else {
         print(&answer::text_for(&analysis, &query, &stalls, args.top.unwrap_or(MAX_STALLS_TEXT)))?;
@@ -47,17 +47,22 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     Ok(if stalls.is_empty() { Done::NoStall } else { Done::Yes })
 }
 
-/// Explains a trace that was just recorded, as text or JSON.
+/// Explains a trace that was just recorded, in a process of its own: this one has the rights to
+/// record, and a trace has names and paths from strangers. `options` are those of `unhitch why`.
 #[cfg(target_os = "linux")]
-pub fn explain(path: &Path, json: bool) -> anyhow::Result<Done> {
-    let trace = TraceArgs { path: path.to_path_buf(), reading: ReadingArgs::default() };
-    why(&WhyArgs {
-        trace,
-        victim: None,
-        window: WindowArgs::default(),
-        top: None,
-        json,
-        svg: None,
-        rules: RulesArgs::default(),
-    })
+pub fn explain(trace: &Path, options: &[OsString]) -> anyhow::Result<Done> {
+    // The kernel's link leads to the running program, whatever is at its path by now.
+    let status = Command::new("/proc/self/exe")
+        .arg0("unhitch")
+        .arg("why")
+        .args(options)
+        .arg("--")
+        .arg(trace)
+        .status()
+        .context("cannot start the process that explains the trace")?;
+    match status.code() {
+        Some(code) if code == i32::from(Done::Yes.exit_code()) => Ok(Done::Yes),
+        Some(code) if code == i32::from(Done::NoStall.exit_code()) => Ok(Done::NoStall),
+        _ => anyhow::bail!("the trace was not explained: {status}"),
+    }
 }

@@ -3,10 +3,10 @@
 use super::clauses::clauses;
 use super::words::at;
 use crate::Analysis;
-use crate::diagnose::{Query, Stall};
+use crate::diagnose::{Query, Stall, diagnose};
 use crate::wording::{recording, units};
 use std::fmt::Write;
-use unhitch_model::Recorded;
+use unhitch_model::{Recorded, System};
 
 /// Maximum further stalls, with one line each.
 const MAX_ONE_LINERS: usize = 6;
@@ -31,12 +31,7 @@ pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: u
     let rest = stalls.get(top..).unwrap_or(&[]);
     if !rest.is_empty() {
         out.push_str("\nAlso in this recording (--top N shows more of them in full):\n");
-        for stall in rest.iter().take(MAX_ONE_LINERS) {
-            let _ = writeln!(out, "  {}", one_line(analysis, stall));
-        }
-        if rest.len() > MAX_ONE_LINERS {
-            let _ = writeln!(out, "  … and {} more.", rest.len() - MAX_ONE_LINERS);
-        }
+        one_lines(analysis, rest, &mut out);
     }
     for warning in analysis.trace.warnings.lines() {
         let _ = writeln!(out, "WARNING  {warning}");
@@ -48,6 +43,16 @@ pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: u
 fn one(analysis: &Analysis<'_>, stall: &Stall, out: &mut String) {
     for clause in clauses(analysis, stall) {
         let _ = writeln!(out, "{clause}");
+    }
+}
+
+/// The worst of `stalls`, in a line each.
+fn one_lines(analysis: &Analysis<'_>, stalls: &[Stall], out: &mut String) {
+    for stall in stalls.iter().take(MAX_ONE_LINERS) {
+        let _ = writeln!(out, "  {}", one_line(analysis, stall));
+    }
+    if stalls.len() > MAX_ONE_LINERS {
+        let _ = writeln!(out, "  … and {} more.", stalls.len() - MAX_ONE_LINERS);
     }
 }
 
@@ -66,6 +71,26 @@ pub fn one_line(analysis: &Analysis<'_>, stall: &Stall) -> String {
         units::thread(analysis.trace, stall.candidate.victim, window.end),
         stall.finding.cause
     )
+}
+
+/// That nothing hung when the recording ended, and what had hung before.
+fn nothing_in_progress(analysis: &Analysis<'_>, recorded: &str) -> String {
+    let mut out = format!(
+        "Nothing was hanging when the recording ended, as far as {recorded} tell.\nIf something \
+         hangs, name it: `--victim NAME` explains what it was doing then.\n"
+    );
+    let meta = &analysis.trace.meta;
+    if meta.system == System::Linux && !meta.notes_facts {
+        out.push_str(
+            "Threads that slept all the time were not recorded: that takes recording by BPF.\n",
+        );
+    }
+    let before = diagnose(analysis, &Query::default());
+    if !before.is_empty() {
+        out.push_str("\nStalls that had ended before:\n");
+        one_lines(analysis, &before, &mut out);
+    }
+    out
 }
 
 /// Why there is no stall, and what to do about it.
@@ -93,6 +118,9 @@ pub fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
         units::count(trace.switches.range(whole).len() as u64),
         units::plural(trace.wakings.range(whole).len() as u64, "wake-up"),
     );
+    if query.in_progress && query.victims.is_empty() {
+        return nothing_in_progress(analysis, &recorded);
+    }
     match query.is_about_something() {
         true => format!(
             "No answer: in {recorded}, nothing was recorded about the threads or the time that you \

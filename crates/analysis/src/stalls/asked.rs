@@ -110,7 +110,7 @@ fn breaks(operations: &[Operation]) -> Vec<(Window, &Operation)> {
 }
 
 /// True for a wait for work, for an event, or for a time: one that a program chooses.
-fn is_chosen(operation: &Operation) -> bool {
+pub(super) fn is_chosen(operation: &Operation) -> bool {
     operation.pump
         || matches!(operation.class, WaitClass::Idle | WaitClass::KernelIdle | WaitClass::Timer)
 }

@@ -8,6 +8,7 @@
 pub(crate) mod asked;
 mod cpu_starvation;
 mod event_loop;
+pub(crate) mod in_progress;
 mod lock_starvation;
 pub(crate) mod machine;
 mod thread_view;

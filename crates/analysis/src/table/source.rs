@@ -61,7 +61,10 @@ impl<'a> Source<'a> {
             Name::Events => rows::events(analysis, window),
             Name::Stalls => {
                 let narrowed = (window != analysis.timeline.window()).then_some(window);
-                let stalls = diagnose(analysis, &Query { victims: Vec::new(), window: narrowed });
+                let stalls = diagnose(
+                    analysis,
+                    &Query { victims: Vec::new(), window: narrowed, ..Query::default() },
+                );
                 return Self::of_stalls(analysis, Arc::new(stalls), window);
             }
             Name::Lifetimes => rows::lifetimes(analysis, window),

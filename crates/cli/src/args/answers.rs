@@ -1,13 +1,24 @@
 //! Options of the commands that explain or summarise a trace: `why`, `waits`, `hot` and `info`.
 
-use super::{RulesArgs, TraceArgs, WindowArgs};
+use super::{ReadingArgs, RulesArgs, TraceArgs, WindowArgs};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 
 #[derive(ClapArgs, Debug)]
 pub struct WhyArgs {
+    /// The trace to read: NAME.hitch, a perf.data file, or NAME.etl
+    #[arg(value_name = "TRACE", required_unless_present = "live")]
+    pub trace: Option<PathBuf>,
     #[command(flatten)]
-    pub trace: TraceArgs,
+    pub reading: ReadingArgs,
+    /// Explain what hangs right now: from the memory of the running `unhitch watch`, or, without
+    /// one, from a second that is recorded for this
+    #[cfg(target_os = "linux")]
+    #[arg(long, conflicts_with_all = ["trace", "from", "to", "with"])]
+    pub live: bool,
+    /// Explain only what had not ended when the recording did; with --victim, what that was doing
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    pub in_progress: bool,
     /// Explain only the stalls of this thread or process: a name, pid or tid. With --from or --to,
     /// explain all of its time in that span
     #[arg(long, value_name = "NAME|PID|TID")]

@@ -80,6 +80,9 @@ pub struct SaveArgs {
     /// What you saw, in your own words; stored with the trace
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
+    /// Also explain what hung, as `unhitch why` does
+    #[arg(long)]
+    pub why: bool,
 }
 
 /// Parses a group: its name in `/etc/group`, or its number.

@@ -88,7 +88,7 @@ pub(super) fn explain(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Resul
     let thread = params.id("thread")?.ok_or_else(|| wrong("thread", "", "a thread's id"))?;
     let (victim, window) =
         (loaded.thread(thread)?, params.window(loaded)?.intersect(loaded.window()));
-    let query = Query { victims: vec![victim], window: Some(window) };
+    let query = Query { victims: vec![victim], window: Some(window), ..Query::default() };
     let stalls = unhitch_analysis::diagnose(loaded.analysis, &query);
     stalls
         .first()
