@@ -345,7 +345,9 @@ impl Guarded {
 
     /// Peak memory, with its children.
     pub fn mebibytes(&self) -> u64 {
-        tree_kib(self.0.id()) >> 10
+        let mut memory = Memory::default();
+        memory.look(self.0.id());
+        memory.peak_mebibytes()
     }
 }
 
@@ -413,28 +415,46 @@ impl Drop for Attacker {
 /// Peak memory of a process and its children together.
 #[derive(Default)]
 struct Memory {
-    peak_kib: u64,
+    /// What each of them used at most, KiB.
+    peak: Vec<(String, u64)>,
 }
 
 impl Memory {
     fn look(&mut self, pid: u32) {
-        self.peak_kib = self.peak_kib.max(tree_kib(pid));
+        let mut tree = Vec::new();
+        add_tree(pid, &mut tree);
+        if sum_kib(&tree) > sum_kib(&self.peak) {
+            self.peak = tree;
+        }
     }
 
+    /// Reports each process if they used more than what is allowed.
     fn peak_mebibytes(&self) -> u64 {
-        self.peak_kib >> 10
+        let sum = sum_kib(&self.peak) >> 10;
+        if sum > crate::MEBIBYTES {
+            let each = self.peak.iter().map(|(name, kib)| format!("{name}: {} MiB", kib >> 10));
+            eprintln!("{sum} MiB: {}", each.collect::<Vec<_>>().join(", "));
+        }
+        sum
     }
 }
 
-fn tree_kib(pid: u32) -> u64 {
+fn sum_kib(tree: &[(String, u64)]) -> u64 {
+    tree.iter().map(|(_, kib)| kib).sum()
+}
+
+fn add_tree(pid: u32, tree: &mut Vec<(String, u64)>) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let own = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let peak = field("VmHWM:").and_then(|size| size.split_whitespace().next()?.parse().ok());
+    let parts =
+        ["Name:", "RssAnon:", "RssFile:", "RssShmem:"].map(|name| field(name).unwrap_or("").trim());
+    tree.push((parts.join(" "), peak.unwrap_or(0)));
     // Until a child has called execve(2), it has its parent's memory, which is counted already.
     let command = command_line(pid);
-    let others = children(pid).into_iter().filter(|&child| command_line(child) != command);
-    own.unwrap_or(0) + others.map(tree_kib).sum::<u64>()
+    for child in children(pid).into_iter().filter(|&child| command_line(child) != command) {
+        add_tree(child, tree);
+    }
 }
 
 fn command_line(pid: u32) -> Vec<u8> {
