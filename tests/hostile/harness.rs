@@ -415,45 +415,60 @@ impl Drop for Attacker {
 /// Peak memory of a process and its children together.
 #[derive(Default)]
 struct Memory {
-    /// What each of them used at most, KiB.
-    peak: Vec<(String, u64)>,
+    /// At the moment when they used the most.
+    most: Vec<Process>,
+    /// What one of them alone used at most, KiB: the moment may have been missed.
+    peak_kib: u64,
 }
 
 impl Memory {
     fn look(&mut self, pid: u32) {
         let mut tree = Vec::new();
-        add_tree(pid, &mut tree);
-        if sum_kib(&tree) > sum_kib(&self.peak) {
-            self.peak = tree;
+        Process::add_tree(pid, &mut tree);
+        let peaks = tree.iter().map(|process| process.peak_kib);
+        self.peak_kib = peaks.fold(self.peak_kib, u64::max);
+        if Process::sum_kib(&tree) > Process::sum_kib(&self.most) {
+            self.most = tree;
         }
     }
 
     /// Reports each process if they used more than what is allowed.
     fn peak_mebibytes(&self) -> u64 {
-        let sum = sum_kib(&self.peak) >> 10;
-        if sum > crate::MEBIBYTES {
-            let each = self.peak.iter().map(|(name, kib)| format!("{name}: {} MiB", kib >> 10));
-            eprintln!("{sum} MiB: {}", each.collect::<Vec<_>>().join(", "));
+        let most = Process::sum_kib(&self.most).max(self.peak_kib) >> 10;
+        if most > crate::MEBIBYTES {
+            eprintln!("{most} MiB: {:?}", self.most);
         }
-        sum
+        most
     }
 }
 
-fn sum_kib(tree: &[(String, u64)]) -> u64 {
-    tree.iter().map(|(_, kib)| kib).sum()
+/// The memory of a process, by `/proc/PID/status`.
+#[derive(Debug)]
+struct Process {
+    #[expect(dead_code, reason = "printed if they use too much")]
+    name: String,
+    kib: u64,
+    peak_kib: u64,
 }
 
-fn add_tree(pid: u32, tree: &mut Vec<(String, u64)>) {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    let peak = field("VmHWM:").and_then(|size| size.split_whitespace().next()?.parse().ok());
-    let parts =
-        ["Name:", "RssAnon:", "RssFile:", "RssShmem:"].map(|name| field(name).unwrap_or("").trim());
-    tree.push((parts.join(" "), peak.unwrap_or(0)));
-    // Until a child has called execve(2), it has its parent's memory, which is counted already.
-    let command = command_line(pid);
-    for child in children(pid).into_iter().filter(|&child| command_line(child) != command) {
-        add_tree(child, tree);
+impl Process {
+    fn add_tree(pid: u32, tree: &mut Vec<Self>) {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = |name: &str| {
+            field(name).and_then(|size| size.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        };
+        let name = field("Name:").unwrap_or_default().trim().to_owned();
+        tree.push(Self { name, kib: kib("VmRSS:"), peak_kib: kib("VmHWM:") });
+        // Until a child has called execve(2), it has its parent's memory, which is counted already.
+        let command = command_line(pid);
+        for child in children(pid).into_iter().filter(|&child| command_line(child) != command) {
+            Self::add_tree(child, tree);
+        }
+    }
+
+    fn sum_kib(tree: &[Self]) -> u64 {
+        tree.iter().map(|process| process.kib).sum()
     }
 }
 
