@@ -55,8 +55,12 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
         }
         for segment in segments.into_iter().rev() {
             // A waker that seems asleep while it wakes is damage; following only earlier ends
-            // is also what makes this terminate.
-            let earlier = hop.is_none() || segment.window.end < window.end;
+            // is also what makes this terminate. An owner may well sleep until the end.
+            let is_owner = || {
+                let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
+                led.is_none_or(|hop| hop.wake.is_none())
+            };
+            let earlier = segment.window.end < window.end || is_owner();
             match follow(analysis, thread, &segment, hop, &explanation).filter(|_| earlier) {
                 Some(next) => {
                     let by = next.by;
@@ -172,7 +176,9 @@ fn follow(
     let (by, source) = ended_by(analysis, thread, segment)?;
     let depth =
         parent.and_then(|hop| explanation.hops.get(hop as usize)).map_or(1, |hop| hop.depth + 1);
-    let usable = by != thread && !by.is_idle() && (segment.wake.is_some() || depth == 1);
+    let usable = by != thread
+        && !by.is_idle()
+        && (segment.wake.is_some() || !is_in_chain(explanation, by, parent));
     let slept = Window::new(
         segment.left(analysis.trace).unwrap_or(segment.window.start),
         segment.window.end,
@@ -194,6 +200,13 @@ fn follow(
     })
 }
 
+/// True for the victim, and for who led to `hop`: in a deadlock, owners wait for each other.
+fn is_in_chain(explanation: &Explanation, thread: ThreadId, hop: Option<u32>) -> bool {
+    let hop_at = |hop: Option<u32>| explanation.hops.get(hop? as usize);
+    let mut chain = std::iter::successors(hop_at(hop), |led| hop_at(led.parent));
+    explanation.victim == thread || chain.any(|led| led.by == thread)
+}
+
 /// The task that ended a sleep, or owns what it waits for where the recording ends first.
 fn ended_by(
     analysis: &Analysis<'_>,
@@ -202,9 +215,11 @@ fn ended_by(
 ) -> Option<(ThreadId, WakeSource)> {
     let Some(wake) = segment.wake else {
         let waits_at_end = segment.window.end == analysis.timeline.window().end;
-        let wait =
-            analysis.trace.futex_waits.iter().find(|wait| waits_at_end && wait.waiter == thread)?;
-        return Some((wait.owner?, WakeSource { context: WakeContext::Task, interrupt: None }));
+        let futexes = &analysis.trace.futex_waits;
+        let of_futex = || futexes.iter().find(|wait| wait.waiter == thread)?.owner;
+        let kept = || kept_wait(analysis, segment)?.owner;
+        let owner = waits_at_end.then(|| of_futex().or_else(kept)).flatten()?;
+        return Some((owner, WakeSource { context: WakeContext::Task, interrupt: None }));
     };
     let source = analysis.stacks.wake_source(analysis.trace, wake);
     source.context.is_task().then(|| (analysis.trace.wakings.waker[wake], source))

@@ -392,7 +392,7 @@ fn kept_waits(
                 arguments: row.of.arguments,
                 kernel_lock_avma: (row.of.kernel_lock != 0).then_some(row.of.kernel_lock),
                 owner: Some(columns.thread(row.of.owner, time))
-                    .filter(|owner| can_own(*owner, thread, threads)),
+                    .filter(|owner| can_own(*owner, thread, &row.of, threads)),
                 descriptor: row.of.descriptor.as_ref().map(|of| Box::new(descriptor(of, strings))),
             }
         })
@@ -420,12 +420,15 @@ fn earlier_waits(
     out
 }
 
-/// True if a thread may own the lock that another waits for. Its id is from the lock's memory. In a
-/// container that is an id of the container's, and may be that of any thread outside, so the owner
-/// must be of the waiter's process.
-fn can_own(owner: ThreadId, waiter: ThreadId, threads: &Threads) -> bool {
+/// True if a thread may own the lock that another waits for. The owner's id is from the lock's
+/// memory. In a container that is an id of the container's, and may be that of any thread outside, so
+/// the owner must be of the waiter's process. The kernel itself says who holds a file's lock.
+fn can_own(owner: ThreadId, waiter: ThreadId, wait: &KeptWait, threads: &Threads) -> bool {
+    /// fcntl(2) and flock(2) on x86-64, the only architecture on which waits have descriptors.
+    const FILE_LOCKS: [i32; 2] = [72, 73];
     let process = |thread: ThreadId| threads.get(thread).process;
-    !owner.is_idle() && owner != waiter && process(owner) == process(waiter)
+    let is_of_file = wait.descriptor.is_some() && FILE_LOCKS.contains(&wait.syscall);
+    !owner.is_idle() && owner != waiter && (is_of_file || process(owner) == process(waiter))
 }
 
 fn descriptor(of: &rows::Descriptor, strings: &mut Strings) -> unhitch_model::Descriptor {

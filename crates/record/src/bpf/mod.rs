@@ -6,6 +6,7 @@
 //! *Why a copy needs no pause*: as for the rings of perf events (see [`ring`](crate::ring)), what
 //! the kernel overwrites meanwhile is the oldest part, which is known after the copy and left out.
 
+mod file_locks;
 mod hook;
 mod parts;
 mod refused;
@@ -302,7 +303,10 @@ impl Engine {
         let link = lister.attach().map_err(failed("list the threads"))?;
         let link = lister.take_link(link).map_err(failed("list the threads"))?;
         let list = link.into_file().map_err(failed("list the threads"))?;
-        sleepers::read(list).map_err(failed("list the threads"))
+        let mut sleepers = sleepers::read(list).map_err(failed("list the threads"))?;
+        // Without it, the holders of file locks are not known, and nothing else is missing.
+        let _ = file_locks::add_owners(&mut sleepers);
+        Ok(sleepers)
     }
 
     /// What the user stacks of sleepers are unwound with.

@@ -38,6 +38,20 @@ impl Sleeper {
     pub(crate) fn tid(&self) -> u32 {
         self.part.tid
     }
+
+    /// The system call that it is in; -1 in none.
+    pub(super) fn syscall(&self) -> i32 {
+        self.part.syscall
+    }
+
+    /// The thread that holds the lock that it waits for; 0 if that is not known.
+    pub(super) fn owner(&self) -> u32 {
+        self.part.owner
+    }
+
+    pub(super) fn set_owner(&mut self, tid: u32) {
+        self.part.owner = tid;
+    }
 }
 
 /// Reads the list that the kernel makes.

@@ -1,0 +1,108 @@
+//! What had not ended when the recording did.
+
+mod scene;
+
+use TaskState::{Runnable, Sleeping};
+use scene::Scene;
+use unhitch_analysis::answer::text_for;
+use unhitch_analysis::patterns::Pattern;
+use unhitch_analysis::{Analysis, Query, Rules, Stall, StallKind, diagnose};
+use unhitch_model::*;
+
+const MS: u64 = 1_000;
+const IDLE: ThreadId = ThreadId::IDLE;
+
+fn in_progress(trace: &Trace, victims: Vec<ThreadId>) -> (Vec<Stall>, String) {
+    let analysis = Analysis::new(trace, &Rules::default());
+    let query = Query { victims, in_progress: true, ..Query::default() };
+    let stalls = diagnose(&analysis, &query);
+    let text = text_for(&analysis, &query, &stalls, 1);
+    (stalls, text)
+}
+
+/// "early" waited for a lock from 100 to 300 ms; "late" waits for one from 500 ms on, if at all;
+/// "worker" waits for work from 600 ms on, and "busy" computes.
+fn scene(with_late: bool) -> (Trace, [ThreadId; 4]) {
+    let mut scene = Scene::default();
+    let [early, late, worker, busy] =
+        [(100, "early"), (200, "late"), (300, "worker"), (400, "busy")]
+            .map(|(pid, name)| scene.thread(pid, pid, name));
+    let lock = scene.stack(&["main", "save", "|", "rwsem_down_write_slowpath", "schedule"]);
+    let queue = scene.stack(&["main", "next_job", "epoll_wait", "|", "ep_poll", "schedule"]);
+    let release = scene.stack(&["main", "load", "|", "up_write", "rwsem_wake", "try_to_wake_up"]);
+    for (cpu, thread) in [early, late, worker, busy].into_iter().enumerate() {
+        scene.switch(MS, cpu as u16, IDLE, Runnable, thread, StackId::EMPTY);
+    }
+    scene.switch(100 * MS, 0, early, Sleeping, IDLE, lock);
+    scene.wake(300 * MS, 3, busy, early, WakeFlags::default(), release);
+    scene.switch(300 * MS, 0, IDLE, Runnable, early, StackId::EMPTY);
+    scene.switch(500 * MS, 1, late, Sleeping, IDLE, if with_late { lock } else { queue });
+    scene.switch(600 * MS, 2, worker, Sleeping, IDLE, queue);
+    let mut trace = scene.finish(4, 1_000 * MS);
+    trace.meta.system = System::Linux;
+    trace.meta.notes_facts = true;
+    (trace, [early, late, worker, busy])
+}
+
+#[test]
+fn only_what_has_not_ended_is_explained() {
+    let (trace, [_, late, ..]) = scene(true);
+    let (stalls, _) = in_progress(&trace, Vec::new());
+    let found: Vec<_> =
+        stalls.iter().map(|stall| (stall.candidate.victim, stall.candidate.kind)).collect();
+    assert_eq!(found, [(late, StallKind::UnwantedWait)]);
+}
+
+#[test]
+fn where_nothing_hangs_what_had_hung_before_is_listed() {
+    let (mut trace, _) = scene(false);
+    let (stalls, text) = in_progress(&trace, Vec::new());
+    assert!(stalls.is_empty());
+    assert!(text.starts_with("Nothing was hanging when the recording ended"), "{text}");
+    let (_, before) = text.split_once("Stalls that had ended before:\n").expect(&text);
+    assert!(before.contains("early 100"), "{text}");
+    assert!(!text.contains("BPF"), "{text}");
+    // Performance events see no thread that sleeps all the time.
+    trace.meta.notes_facts = false;
+    assert!(in_progress(&trace, Vec::new()).1.contains("takes recording by BPF"));
+}
+
+#[test]
+fn a_named_thread_is_explained_whatever_it_is_doing() {
+    let (trace, [early, late, worker, busy]) = scene(true);
+    let kind_and_ms = |thread| {
+        let (stalls, text) = in_progress(&trace, vec![thread]);
+        let stall = stalls.first().unwrap_or_else(|| panic!("no answer: {text}"));
+        (stall.candidate.kind, stall.candidate.window.duration_ns() / 1_000_000)
+    };
+    assert_eq!(kind_and_ms(late), (StallKind::UnwantedWait, 500));
+    assert_eq!(kind_and_ms(worker), (StallKind::Idle, 400));
+    assert_eq!(kind_and_ms(early), (StallKind::Longest, 700), "it has run since its last wait");
+    assert_eq!(kind_and_ms(busy), (StallKind::Longest, 1_000));
+}
+
+/// Of two threads that each own what the other waits for, the explanation ends with the second.
+#[test]
+fn owners_that_wait_for_each_other_are_followed_once() {
+    let mut scene = Scene::default();
+    let [one, other, third] = [(100, "one"), (101, "other"), (102, "third")]
+        .map(|(tid, name)| scene.thread(100, tid, name));
+    let lock = scene.stack(&["main", "pthread_mutex_lock", "|", "futex_wait", "schedule"]);
+    scene.switch(100 * MS, 0, one, Sleeping, other, lock);
+    scene.switch(200 * MS, 0, other, Sleeping, third, lock);
+    scene.switch(300 * MS, 0, third, Sleeping, IDLE, lock);
+    let mut trace = scene.finish(1, 1_000 * MS);
+    for (waiter, owner) in [(one, other), (other, one), (third, one)] {
+        let time = Time::from_nanos(1_000_000_000);
+        trace.futex_waits.push(FutexWait { time, waiter, word_avma: 0x1000, owner: Some(owner) });
+    }
+    let (stalls, text) = in_progress(&trace, vec![third]);
+    let stall = stalls.iter().find(|stall| stall.candidate.victim == third).expect(&text);
+    assert_eq!(stall.finding.pattern, Pattern::LongHold, "{text}");
+    let chain: Vec<ThreadId> = stall.explanation.hops.iter().map(|hop| hop.by).collect();
+    assert!(chain.contains(&one) && chain.contains(&other), "{text}");
+    assert_eq!(
+        stall.explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum::<u64>(),
+        700_000_000
+    );
+}
