@@ -233,6 +233,7 @@ impl Engine {
             mappings: map(&programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?,
             rows: map(&programs, "rows", unwind::ROWS as usize * 8)?,
             tasks: map(&programs, "tasks", TASK_SLOTS * TASK_SLOT_BYTES)?,
+            pythons: Arc::default(),
         });
         let cpus = cpus.to_vec();
         let started = Time::ZERO;
@@ -261,7 +262,8 @@ impl Engine {
     ) -> Result<(), Error> {
         if options.user_stacks {
             let maps = maps(&mut self.programs())?;
-            self.unwinding = Some(Unwinding::start(maps, reader)?);
+            self.unwinding =
+                Some(Unwinding::start(maps, reader, Arc::clone(&self.shared.pythons))?);
         }
         {
             let mut programs = self.programs();
