@@ -3,7 +3,7 @@
 //! for samples. Every Python from 3.9 to 3.13 that is found is tried: in `PATH`, and among those of
 //! pyenv. Where BPF does not load, the test is skipped and says so.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write, stderr};
 use std::path::{Path, PathBuf};
@@ -83,21 +83,21 @@ impl Drop for Program {
     }
 }
 
-/// Pythons whose frames can be read, one of each version.
-fn pythons() -> BTreeMap<String, PathBuf> {
+/// Pythons whose frames can be read, each once.
+fn pythons() -> BTreeSet<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv"));
     let pyenv = std::env::var_os("PYENV_ROOT").map(PathBuf::from).or(home).unwrap_or_default();
     let versions = fs::read_dir(pyenv.join("versions")).into_iter().flatten().flatten();
     let folders = std::env::split_paths(&path).chain(versions.map(|one| one.path().join("bin")));
     let folders: Vec<PathBuf> = folders.collect();
-    let mut found = BTreeMap::new();
+    let mut found = BTreeSet::new();
     for minor in 9..=13 {
         for python in folders.iter().map(|folder| folder.join(format!("python3.{minor}"))) {
             // A shim of pyenv fails if its version is not chosen.
             let works = Command::new(&python).args(["-c", ""]).stderr(Stdio::null()).status();
             if works.is_ok_and(|status| status.success()) {
-                found.entry(format!("3.{minor}")).or_insert(python);
+                found.extend(python.canonicalize());
             }
         }
     }
@@ -119,7 +119,7 @@ fn script_names(trace: &Trace, stack: StackId) -> Vec<String> {
 
 /// Checks that each group of scripts' frames comes before a frame of the interpreter's loop, and that
 /// each of those has one.
-fn check_places(trace: &Trace, stack: StackId, version: &str) {
+fn check_places(trace: &Trace, stack: StackId, python: &str) {
     let frames = trace.stacks.user_frames(stack);
     let kinds: Vec<char> = frames
         .iter()
@@ -136,7 +136,7 @@ fn check_places(trace: &Trace, stack: StackId, version: &str) {
         .collect();
     let groups = kinds.iter().collect::<String>();
     for group in groups.split('-').filter(|group| !group.is_empty()) {
-        assert!(group.ends_with('l') && group.matches('l').count() == 1, "{version}: {groups}");
+        assert!(group.ends_with('l') && group.matches('l').count() == 1, "{python}: {groups}");
     }
 }
 
@@ -152,7 +152,7 @@ fn stacks_of(trace: &Trace, pid: u32) -> (Vec<StackId>, Vec<StackId>) {
     (waits.collect(), samples.collect())
 }
 
-fn check(trace: &Trace, pid: u32, version: &str) {
+fn check(trace: &Trace, pid: u32, python: &str) {
     let (waits, samples) = stacks_of(trace, pid);
     let begins = |stacks: &[StackId], expected: &[&str]| {
         let found: Vec<Vec<String>> =
@@ -167,21 +167,21 @@ fn check(trace: &Trace, pid: u32, version: &str) {
     for (caller, least) in [("once (work.py:25)", 1), ("again (work.py:29)", 3)] {
         let expected = [&below_sleep[..], &through_c, &[caller]].concat();
         let (count, found) = begins(&waits, &expected);
-        assert!(count >= least, "{version}: {count} of {expected:?} in {found:#?}");
+        assert!(count >= least, "{python}: {count} of {expected:?} in {found:#?}");
     }
     let expected = [&below_sleep[..], &["again (work.py:30)"]].concat();
     let (count, found) = begins(&waits, &expected);
-    assert!(count >= 3, "{version}: {count} of {expected:?} in {found:#?}");
+    assert!(count >= 3, "{python}: {count} of {expected:?} in {found:#?}");
     let (count, _) = begins(&waits, &["<module> (work.py:40)"]);
-    assert!(count >= 1, "{version}: the main thread");
+    assert!(count >= 1, "{python}: the main thread");
     for stack in waits.iter().filter(|stack| !script_names(trace, **stack).is_empty()) {
-        check_places(trace, *stack, version);
+        check_places(trace, *stack, python);
     }
     let spinning = [19, 20].map(|line| format!("spin (work.py:{line})"));
     let count: usize =
         spinning.iter().map(|spin| begins(&samples, &[spin, "compute (work.py:34)"]).0).sum();
     let (_, found) = begins(&samples, &[]);
-    assert!(count >= 10 && count * 2 > samples.len(), "{version}: {count} of {found:#?}");
+    assert!(count >= 10 && count * 2 > samples.len(), "{python}: {count} of {found:#?}");
 }
 
 #[test]
@@ -200,10 +200,8 @@ fn live_frames_of_python_have_function_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("work.py");
     fs::write(&script, PROGRAM).unwrap();
-    let programs: BTreeMap<String, Program> = pythons()
-        .into_iter()
-        .map(|(version, python)| (version, Program::start(python, &script)))
-        .collect();
+    let programs: Vec<Program> =
+        pythons().into_iter().map(|python| Program::start(python, &script)).collect();
     if programs.is_empty() {
         let _ = writeln!(stderr(), "SKIPPED {test}: no Python from 3.9 to 3.13");
         return;
@@ -216,8 +214,7 @@ fn live_frames_of_python_have_function_file_and_line() {
         .save(&SaveTarget::File(path.clone()), &mut symbolizer, &Extras::default())
         .unwrap();
     let trace = unhitch_formats::open(&path).unwrap();
-    for (version, program) in &programs {
-        let _ = writeln!(stderr(), "{version}: {}", program.python.display());
-        check(&trace, program.child.id(), version);
+    for program in &programs {
+        check(&trace, program.child.id(), &program.python.to_string_lossy());
     }
 }
