@@ -59,6 +59,14 @@ struct {
 // Code objects that the recorder was told of.
 #define TOLD_CODES 16384
 ARRAY(told_codes, u64, TOLD_CODES, 0);
+// How many of a process in an eighth of a second, at most: one that makes up new ones must not take
+// the room of other hints.
+#define MAX_TOLD 256
+struct told {
+	u64 mark; // the time and the process
+	u64 count;
+};
+ARRAY(told_counts, struct told, ASKED_SLOTS, 0);
 
 struct code_hint {
 	struct hint of;
@@ -103,6 +111,17 @@ static __always_inline void tell_code(u32 tgid, u64 id, u64 code)
 	u32 key = (u32)mark & (TOLD_CODES - 1);
 	u64 *told = bpf_map_lookup_elem(&told_codes, &key);
 	if (!told || *told == mark)
+		return;
+	key = tgid & (ASKED_SLOTS - 1);
+	struct told *counted = bpf_map_lookup_elem(&told_counts, &key);
+	u64 period = bpf_ktime_get_ns() >> 27 << 32 | tgid;
+	if (!counted)
+		return;
+	if (counted->mark != period) {
+		counted->mark = period;
+		counted->count = 0;
+	}
+	if (counted->count++ >= MAX_TOLD)
 		return;
 	struct code_hint hint = { { tgid, CODE_OBJECT }, id, code };
 	*told = bpf_ringbuf_output(&hints, &hint, sizeof(hint), 0) ? 0 : mark;

@@ -235,8 +235,6 @@ impl Engine {
             tasks: map(&programs, "tasks", TASK_SLOTS * TASK_SLOT_BYTES)?,
             pythons: Arc::default(),
         });
-        let cpus = cpus.to_vec();
-        let started = Time::ZERO;
         let programs = Mutex::new(programs);
         Ok(Self {
             unwinding: None,
@@ -246,9 +244,9 @@ impl Engine {
             shared,
             blocks,
             rings,
-            cpus,
+            cpus: cpus.to_vec(),
             blocks_per_cpu,
-            started,
+            started: Time::ZERO,
             switches_at_start: (0, 0),
             compare_stacks: options.compare_stacks,
         })

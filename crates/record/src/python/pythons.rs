@@ -54,7 +54,8 @@ impl Pythons {
         codes.dedup();
         let state = self.lock();
         let Some(seen) = state.seen.get(&pid) else { return };
-        codes.retain(|(id, _)| !seen.functions.contains_key(id));
+        let has_room = seen.bytes < MAX_BYTES_PER_PROCESS;
+        codes.retain(|(id, _)| has_room && !seen.functions.contains_key(id));
     }
 
     /// Adds functions of a process whose interpreter is `python`.
@@ -76,7 +77,7 @@ impl Pythons {
         let before = seen.bytes;
         for function in functions {
             let bytes = 96 + function.name.len() + function.file.len() + function.lines.len() * 8;
-            if seen.bytes + bytes <= MAX_BYTES_PER_PROCESS {
+            if seen.bytes < MAX_BYTES_PER_PROCESS {
                 seen.bytes += bytes;
                 seen.functions.insert(function.id, function);
             }
@@ -130,10 +131,14 @@ mod tests {
             pythons.add(pid, &python, (1..=9).map(function).collect());
         }
         let pids: Vec<u32> = pythons.file().processes.iter().map(|process| process.pid).collect();
-        // Each may have three of its nine functions. The first process still runs.
-        assert_eq!(pids, [1, 4, 5, 6, 7]);
-        let mut codes = vec![(9, 1), (2, 5), (2, 5)];
-        pythons.retain_unknown(7, &mut codes);
-        assert_eq!(codes, [(9, 1)]);
+        // Each may have four of its nine functions. The first process still runs.
+        assert_eq!(pids, [1, 6, 7]);
+        let wanted = |pid| {
+            let mut codes = vec![(9, 1), (2, 5), (2, 5)];
+            pythons.retain_unknown(pid, &mut codes);
+            codes
+        };
+        pythons.add(8, &python, vec![ScriptFunction { id: 2, ..Default::default() }]);
+        assert_eq!((wanted(7), wanted(8), wanted(9)), (vec![], vec![(9, 1)], vec![(2, 5), (9, 1)]));
     }
 }
