@@ -7,6 +7,7 @@
 //!
 //! *Why another process reads the files*: any user can write them ([`naming`](crate::naming)).
 
+mod files;
 mod pool;
 mod walk;
 
@@ -18,15 +19,14 @@ use crate::procfs::{self, ExecutableMap};
 use crate::python::{self, PYTHON_WORDS, Python, Pythons};
 use crate::sys::SharedArray;
 use aya::maps::{HashMap, MapData, RingBuf};
+use files::{FileId, FileRules, FileState, base_avma, state_of};
 use pool::{Extent, Pool};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -129,40 +129,6 @@ impl Drop for Unwinding {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-/// A file, as one process has it mapped. While one has, no other file has the same.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct FileId {
-    path: Vec<u8>,
-    device: u64,
-    inode: u64,
-}
-
-/// The rules of a file.
-struct FileRules {
-    rules: UnwindRules,
-    /// Where its rows are.
-    rows: Extent,
-    /// Processes that have it mapped.
-    users: usize,
-    /// Its length, and when it was written and changed. A new file may have the inode of one that
-    /// is gone, but not these.
-    state: FileState,
-}
-
-type FileState = [i64; 5];
-
-fn state_of(file: &File) -> Option<FileState> {
-    let about = file.metadata().ok()?;
-    let length = about.len().cast_signed();
-    Some([length, about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()])
-}
-
-impl FileRules {
-    fn is_unused(&self) -> bool {
-        self.users == 0
     }
 }
 
@@ -489,16 +455,4 @@ impl Tables {
             }
         }
     }
-}
-
-/// Where the file's lowest address is in the process, by the segment that `map` is a part of.
-fn base_avma(map: &ExecutableMap, rules: &UnwindRules) -> Option<u64> {
-    const PAGE: u64 = 4096;
-    let mapped = map.file_offset..map.file_offset.checked_add(map.len)?;
-    let segment = rules.segments.iter().find(|segment| {
-        let start = segment.file_offset / PAGE * PAGE;
-        start < mapped.end && mapped.start < segment.file_offset.saturating_add(segment.len)
-    })?;
-    let relative = segment.relative_svma.wrapping_sub(segment.file_offset);
-    Some(map.start_avma.wrapping_sub(map.file_offset.wrapping_add(relative)))
 }
