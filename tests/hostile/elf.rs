@@ -180,6 +180,46 @@ pub fn packed_zeros(mebibytes: u64) -> Vec<u8> {
     stream
 }
 
+/// C that pretends to be the interpreter of Python 3.12 (`pycore_runtime.h`, `pycore_frame.h`):
+/// its threads and frames go in circles, its texts claim 2^60 bytes, and its code objects have
+/// another name at each look.
+pub const FALSE_PYTHON: &str = r#"
+#include <pthread.h>
+const unsigned long Py_Version = 0x030c01f0;
+struct { long before[5]; void *first; } _PyRuntime = { { 1 }, 0 };
+long PyCode_Type[8];
+void _PyEval_EvalFrameDefault(void) {}
+static volatile long interpreter[64], threads[2][64], c_frame[2], frames[2][16], code[64], text[8];
+static void *rename_functions(void *unused) {
+	for (;;) {
+		frames[0][7] += 2;
+		code[15] = (long)text + (code[15] + 8) % 4096;
+	}
+}
+__attribute__((constructor)) static void pretend(void) {
+	pthread_t beside;
+	text[0] = 1;
+	text[2] = text[3] = 1l << 60;
+	text[4] = 1 << 2 | 1 << 5 | 1 << 6;
+	code[1] = (long)PyCode_Type;
+	for (int i = 14; i < 18; i++)
+		code[i] = (long)text;
+	for (int i = 0; i < 2; i++) {
+		threads[i][1] = (long)threads[!i];
+		threads[i][7] = (long)c_frame;
+		frames[i][0] = (long)code;
+		frames[i][1] = (long)frames[!i];
+		frames[i][7] = (long)code + 192;
+	}
+	threads[1][17] = (long)pthread_self();
+	c_frame[0] = (long)frames[0];
+	interpreter[0] = (long)interpreter;
+	interpreter[9] = (long)threads[0];
+	_PyRuntime.first = (void *)interpreter;
+	pthread_create(&beside, 0, rename_functions, 0);
+}
+"#;
+
 /// Assembly that describes `hostile_spin` as `depth` functions inlined into each other, each being
 /// its own abstract origin (DWARF 5, §3.3.8).
 pub fn endless_dwarf(depth: usize) -> String {

@@ -60,6 +60,7 @@ const ATTACKS: &[(&str, Way)] = &[
     ("a packed symbol table of 256 MB", Besiege(sieges::packed_symbols)),
     ("a symbol's name of 256 MB", Besiege(sieges::endless_names)),
     ("100,000 functions inlined in themselves", Besiege(sieges::endless_dwarf)),
+    ("a false Python whose frames go in circles", Besiege(sieges::false_python)),
     ("three perf maps of 264 MB (seen)", Besiege(sieges::long_perf_maps)),
     ("a perf map that is a link to root's (seen)", Besiege(sieges::perf_map_link)),
     ("the same in a namespace of the user's (seen)", Besiege(sieges::perf_map_namespace_link)),

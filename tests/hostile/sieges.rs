@@ -139,6 +139,12 @@ pub fn endless_dwarf(stage: &Stage) -> Attempt<Siege> {
     spin(stage, &path)
 }
 
+pub fn false_python(stage: &Stage) -> Attempt<Siege> {
+    let assembly = elf::FALSE_PYTHON;
+    let path = library(stage, "python.so", &Library { assembly, flags: &["-pthread"], ..PLAIN })?;
+    spin(stage, &path)
+}
+
 pub fn long_perf_maps(stage: &Stage) -> Attempt<Siege> {
     let path = plain(stage)?;
     let attackers =

@@ -54,6 +54,7 @@ pub mod container;
 pub mod etl;
 pub mod perf_data;
 pub mod ring;
+pub mod scripts;
 pub mod tracepoint;
 
 pub use error::Error;

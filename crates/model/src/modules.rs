@@ -38,6 +38,10 @@ pub enum ModuleKind {
         /// The process whose address space it is.
         pid: u32,
     },
+    /// What an interpreter executes: the path is that of the source file. Offsets are the number of
+    /// the function in the file, from 1, in the upper 32 bits, and the line in the lower; 0 if the
+    /// function is not known, and then the path says why.
+    Script,
     /// Not code: the place where a stack was cut. The next recorded address lies in no executable
     /// mapping of its process, so it is not a return address, and what follows it is meaningless.
     Cut,
@@ -64,7 +68,7 @@ impl ModuleKind {
 
     /// True for a program's own code, its libraries' code, and code compiled from them.
     pub const fn is_program(self) -> bool {
-        matches!(self, Self::File | Self::Image { .. } | Self::Jit { .. })
+        matches!(self, Self::File | Self::Image { .. } | Self::Jit { .. } | Self::Script)
     }
 
     /// True for code of the kernel.

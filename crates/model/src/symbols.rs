@@ -31,6 +31,13 @@ impl Symbols {
         self.ranges[frame.index()] = (start, self.symbols.len() as u32);
     }
 
+    /// Names `frame`, unless it has a name.
+    pub fn set_once(&mut self, frame: FrameId, symbol: Symbol) {
+        if self.get(frame).is_empty() {
+            self.set(frame, &[symbol]);
+        }
+    }
+
     /// The functions at `frame`, innermost first; empty if it has no name.
     pub fn get(&self, frame: FrameId) -> &[Symbol] {
         let (start, end) = self.ranges.get(frame.index()).copied().unwrap_or((0, 0));

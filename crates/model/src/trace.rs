@@ -4,8 +4,8 @@ use crate::visible;
 use crate::{
     AddressSpaces, CUT, Contentions, Descriptor, Frame, FrameId, Holder, MachineReport, Meta,
     Module, ModuleId, ModuleKind, Modules, NameId, Origin, Placements, ProviderEvents, Samples,
-    StackId, Stacks, Strings, Switches, Symbols, TaskState, ThreadId, Threads, Time, Wakings,
-    Warnings, Window,
+    StackId, Stacks, Strings, Switches, Symbol, Symbols, TaskState, ThreadId, Threads, Time,
+    Wakings, Warnings, Window,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -346,15 +346,26 @@ impl Trace {
     /// The printed form of a frame, innermost function first.
     pub fn frame_names(&self, id: FrameId) -> Vec<String> {
         let symbols = self.symbols.get(id);
+        let frame = self.stacks.frame(id);
+        let module = frame.and_then(|frame| self.modules.get(frame.module));
+        let kind = module.map(|module| module.kind);
         if !symbols.is_empty() {
-            return symbols.iter().map(|symbol| self.name(symbol.function).to_owned()).collect();
+            let name = |symbol: &Symbol| {
+                let name = self.name(symbol.function);
+                if kind != Some(ModuleKind::Script) {
+                    return name.to_owned();
+                }
+                let file = ModuleKind::Script.file_name(self.name(symbol.file));
+                format!("{name} ({file}:{})", symbol.line)
+            };
+            return symbols.iter().map(name).collect();
         }
-        let Some(frame) = self.stacks.frame(id) else { return vec!["?".to_owned()] };
-        let Some(module) = self.modules.get(frame.module) else {
+        let Some(frame) = frame else { return vec!["?".to_owned()] };
+        let Some(module) = module else {
             return vec![format!("?+{:#x}", frame.offset)];
         };
         let path = self.name(module.path);
-        if module.kind == ModuleKind::Cut {
+        if matches!(module.kind, ModuleKind::Cut | ModuleKind::Script) {
             return vec![path.to_owned()];
         }
         vec![self.shown(format!("{}+{:#x}", module.kind.file_name(path), frame.offset))]

@@ -131,6 +131,10 @@ struct sched_info {
 	unsigned long long last_arrival;
 };
 
+struct thread_struct {
+	unsigned long fsbase;
+};
+
 struct task_struct {
 	unsigned int __state;
 	void *stack;
@@ -144,6 +148,7 @@ struct task_struct {
 	struct task_struct *real_parent;
 	struct files_struct *files;
 	struct sched_entity se;
+	struct thread_struct thread;
 	bool throttled; // Linux 6.18
 };
 

@@ -9,6 +9,7 @@
 #include "facts.h"
 #include "kernel.h"
 #include "locks.h"
+#include "python.h"
 #include "ring.h"
 #include "stacks.h"
 #include "write.h"
@@ -18,20 +19,13 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-ARRAY(tasks, struct task_slot, TASK_SLOTS, BPF_F_MMAPABLE);
 
 // -------------------------------------------------------------------------------- the threads
-
-static __always_inline struct task_slot *slot_of(u32 tid)
-{
-	u32 key = tid & (TASK_SLOTS - 1);
-	return bpf_map_lookup_elem(&tasks, &key);
-}
 
 // Where `current` entered the kernel, and `why`. Two waits of a thread that agree in it have the
 // same stack, as far as has been seen (docs/recording.md). How deep in the kernel's stack they are
 // says nothing: the kernel shifts that at random at each system call.
-static __always_inline u32 place_of(u64 why, struct task_struct *task)
+static __always_inline u32 place_of(u64 why, struct task_struct *task, u64 python)
 {
 	u64 hash = why * 0x9e3779b97f4a7c15ull;
 	if (!(task->flags & PF_KTHREAD)) {
@@ -39,6 +33,9 @@ static __always_inline u32 place_of(u64 why, struct task_struct *task)
 		hash = (hash ^ regs->ip) * 0xff51afd7ed558ccdull;
 		hash = (hash ^ regs->sp) * 0xff51afd7ed558ccdull;
 		hash = (hash ^ regs->orig_ax) * 0xff51afd7ed558ccdull;
+		if (python)
+			hash = (hash ^ place_in_script(task->tgid, forked_from(task), python)) *
+			       0xff51afd7ed558ccdull;
 	}
 	return (u32)(hash >> 32) | 1;
 }
@@ -192,7 +189,7 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 			slot->queued_ns = 0;
 			slot->left_ns = now;
 			slot->context = address_of(ring, ctx);
-			slot->place = place_of(caller_of_schedule(slot->context), prev);
+			slot->place = place_of(caller_of_schedule(slot->context), prev, slot->python);
 			known_place = find_place(slot->waits, slot->place);
 			if (!(prev->flags & PF_KTHREAD))
 				slot->owner = lock_owner((void *)bpf_task_pt_regs(prev));
@@ -346,7 +343,8 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	if (slot && slot->tid == tid && slot->left_ns && !slot->woken_ns) {
 		u64 blocked = now - slot->left_ns, in_all = slot->blocked_us * 1000ull + blocked;
 		slot->woken_ns = now;
-		place = place_of(task->pid, task);
+		struct task_slot *own = slot_of(current);
+		place = place_of(current, task, own && own->tid == current ? own->python : 0);
 		known_place = find_place(slot->wakers, place);
 		due |= is_due(in_all, known_place, now);
 		slot->blocked_us = due ? 0 : in_all > MAX_BLOCKED_NS ? MAX_BLOCKED_NS / 1000 : in_all / 1000;
@@ -430,6 +428,7 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task)
 {
 	u32 tgid = task->tgid;
+	bpf_map_delete_elem(&pythons, &tgid);
 	if (bpf_map_delete_elem(&processes, &tgid))
 		return 0;
 	want_mappings(tgid, PROCESS_UNKNOWN, bpf_ktime_get_ns());
@@ -440,7 +439,10 @@ SEC("tp_btf/sched_process_free")
 int BPF_PROG(on_free, struct task_struct *task)
 {
 	u32 tgid = task->tgid;
-	if (task->pid != tgid || bpf_map_delete_elem(&processes, &tgid))
+	if (task->pid != tgid)
+		return 0;
+	bpf_map_delete_elem(&pythons, &tgid);
+	if (bpf_map_delete_elem(&processes, &tgid))
 		return 0;
 	struct hint hint = { tgid, PROCESS_GONE };
 	bpf_ringbuf_output(&hints, &hint, sizeof(hint), 0);
@@ -486,6 +488,7 @@ struct sleeper {
 	u64 syscall;
 	u64 arguments[2];
 	u64 kernel_lock;
+	u64 thread_id; // pthread_self()
 	u32 first; // of `frames`
 	u32 count;
 	u32 described; // `descriptor` is there
@@ -545,6 +548,7 @@ int on_each_thread(struct bpf_iter__task *ctx)
 		sleeper->ip = regs->ip;
 		sleeper->sp = regs->sp;
 		sleeper->bp = regs->bp;
+		sleeper->thread_id = task->thread.fsbase;
 		sleeper->syscall = regs->orig_ax;
 		sleeper->arguments[0] = regs->di;
 		sleeper->arguments[1] = regs->si;

@@ -65,6 +65,7 @@ struct task_slot {
 	s32 prio; // as last written
 	u64 context; // where in its stack it left its CPU
 	u64 kernel_lock; // the address of the lock in the kernel that it waits for; 0 for none
+	u64 python; // its state in a Python interpreter, when it had a stack; 0 for none
 	u32 place; // where it waits (`place_of`)
 	u32 owner; // the thread that holds the lock that it waits for; 0 if that is not known
 	u32 waits[PLACES]; // where it waited when its stack was taken
@@ -129,6 +130,7 @@ enum kind {
 	FACT = 8, // something that happened, see `enum fact`
 };
 
+// A user stack may end with frames of scripts (python.h).
 // Flags of a stack: one bit, then how it ended.
 #define USER_STACK 1
 enum stack_end {

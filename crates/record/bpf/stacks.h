@@ -3,6 +3,7 @@
 
 #include "cache.h"
 #include "kernel.h"
+#include "python.h"
 #include "ring.h"
 #include "unwind.h"
 #include "write.h"
@@ -57,6 +58,7 @@ struct scratch {
 	u32 was_cached;
 	u32 differs; // from what was in the cache
 	struct registers start; // at that frame
+	struct python_walk python;
 	u64 frames[MAX_FRAMES + MAX_OWN_FRAMES];
 };
 
@@ -427,6 +429,59 @@ static __always_inline bool read_kernel_words(struct scratch *scratch)
 	return !bpf_probe_read_kernel(scratch->words, len, (void *)scratch->called_at);
 }
 
+// Adds the frames of the thread's script to its native stack. They come after it: the reader joins
+// the two, because only it knows where the interpreter's loop is.
+__noinline int take_python_frames(struct scratch *scratch)
+{
+	if (!scratch)
+		return 0;
+	struct python_walk *walk = &scratch->python;
+	u32 last = MAX_FRAMES;
+	for (u32 i = 0; i < MAX_PYTHON_FRAMES; i++) {
+		u32 count = scratch->count;
+		if (!walk->frame || count >= MAX_FRAMES)
+			break;
+		u64 word = i + 1 < MAX_PYTHON_FRAMES && count + 1 < MAX_FRAMES ?
+				   next_python_frame(walk) :
+				   SCRIPT_CUT;
+		if (!word) {
+			// The frame before it ends a call of the loop.
+			if (last < MAX_FRAMES)
+				scratch->frames[last] |= SCRIPT_OUTERMOST;
+			continue;
+		}
+		scratch->frames[count] = word;
+		scratch->count = count + 1;
+		if (word == SCRIPT_CUT)
+			return 0;
+		last = count;
+	}
+	if (last < MAX_FRAMES)
+		scratch->frames[last] |= SCRIPT_OUTERMOST;
+	return 0;
+}
+
+// Adds the frames of the current thread's script, if it executes one.
+static __always_inline void add_python_frames(struct scratch *scratch, struct task_struct *task)
+{
+	struct python *of = python_of(task->tgid, forked_from(task));
+	if (!of)
+		return;
+	u32 tid = task->pid;
+	struct task_slot *slot = slot_of(tid);
+	bool is_own = slot && slot->tid == tid;
+	struct python_walk *walk = &scratch->python;
+	walk->of = *of;
+	walk->tgid = task->tgid;
+	walk->thread_id = task->thread.fsbase;
+	walk->thread = is_own ? slot->python : 0;
+	bool found = find_python_thread(walk);
+	if (is_own)
+		slot->python = found ? walk->thread : 0;
+	walk->frame = found ? innermost_python_frame(of, walk->thread) : 0;
+	take_python_frames(scratch);
+}
+
 // The address below the registers of user mode, or what is there.
 static __always_inline u64 word_at_top(struct scratch *scratch)
 {
@@ -574,6 +629,7 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 		unwind_all(scratch);
 		*(scratch->was_cached ? &ring->cached : &ring->unwound) += 1;
 		ring->differed += scratch->differs;
+		add_python_frames(scratch, task);
 	} else {
 		scratch->frames[0] = scratch->unwind.at.ip;
 		scratch->count = 1;

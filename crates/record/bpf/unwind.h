@@ -84,6 +84,7 @@ enum hint_kind {
 	PROCESS_UNKNOWN = 1,
 	PROCESS_GONE,
 	CODE_UNKNOWN, // it has mapped more than is known
+	CODE_OBJECT, // of Python, which no stack had yet: see `code_hint`
 };
 
 struct {

@@ -11,6 +11,13 @@ const volatile u32 blocks_per_cpu = 1; // a power of two
 // Resized to the machine before loading.
 ARRAY(blocks, struct block, 1, BPF_F_MMAPABLE);
 ARRAY(cpus, struct cpu_ring, 1, BPF_F_MMAPABLE);
+ARRAY(tasks, struct task_slot, TASK_SLOTS, BPF_F_MMAPABLE);
+
+static __always_inline struct task_slot *slot_of(u32 tid)
+{
+	u32 key = tid & (TASK_SLOTS - 1);
+	return bpf_map_lookup_elem(&tasks, &key);
+}
 
 // Where a record was reserved.
 struct place {

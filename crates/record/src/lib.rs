@@ -44,6 +44,7 @@ mod peers;
 mod permission;
 mod places;
 mod procfs;
+mod python;
 mod recorder;
 mod recording;
 mod recording_info;

@@ -43,6 +43,9 @@ impl Memory {
     }
 }
 
+/// Maximum number of pages that are remembered.
+const MAX_PAGES: usize = 4096;
+
 /// Words of a process's memory, read page by page.
 pub(crate) struct Words<'a> {
     memory: &'a Memory,
@@ -61,6 +64,9 @@ impl<'a> Words<'a> {
             return None;
         }
         let len = crate::sys::page_size();
+        if self.pages.len() >= MAX_PAGES {
+            self.pages.clear();
+        }
         let page = self.pages.entry(avma / len as u64).or_insert_with(|| {
             let mut bytes = vec![0; len];
             self.memory.read(&mut bytes, avma / len as u64 * len as u64).ok().map(|()| bytes)

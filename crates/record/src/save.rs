@@ -20,6 +20,7 @@ use unhitch_formats::container::{
     SymbolFile, ThreadFacts, add_symbols, write_container_for,
 };
 use unhitch_formats::perf_data::{self, Features};
+use unhitch_formats::scripts::ScriptFile;
 use unhitch_model::{CpuSpan, Window};
 
 /// What to store in a trace besides the recording.
@@ -83,6 +84,7 @@ pub struct Prepared {
     rings: Option<Vec<u8>>,
     meta: ContainerMeta,
     machine: MachineFile,
+    scripts: ScriptFile,
     extras: Extras,
     programs: Arc<Programs>,
     wall_ns: i64,
@@ -128,6 +130,7 @@ impl Snapshot {
             rings,
             meta: self.meta(self.info.warnings.iter().chain(&self.warnings).cloned().collect()),
             machine: self.machine.clone(),
+            scripts: self.scripts.clone(),
             extras: extras.clone(),
             programs: Arc::clone(&self.programs),
             wall_ns: self.wall_ns,
@@ -255,6 +258,7 @@ impl Prepared {
                     .machine
                     .entry()
                     .into_iter()
+                    .chain(self.scripts.entry())
                     .chain(self.extras.entries.iter().cloned())
                     .collect(),
             };
@@ -332,6 +336,7 @@ pub(crate) mod tests {
             rings: None,
             meta: ContainerMeta::default(),
             machine: MachineFile::default(),
+            scripts: ScriptFile::default(),
             extras: Extras::default(),
             programs: Arc::default(),
             wall_ns: 0,

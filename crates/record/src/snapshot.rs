@@ -23,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use unhitch_formats::container::MachineFile;
 use unhitch_formats::perf_data::record::kind;
 use unhitch_formats::ring::{SocketPorts, WaitedFor};
+use unhitch_formats::scripts::ScriptFile;
 use unhitch_model::{CpuSpan, Time, Window};
 
 /// How long a save waits for the unwind tables of processes whose sleepers' stacks are cut.
@@ -44,6 +45,7 @@ pub struct Snapshot {
     pub(crate) futex_waits: Vec<FutexWaiter>,
     pub(crate) peers: Peers,
     pub(crate) machine: MachineFile,
+    pub(crate) scripts: ScriptFile,
     pub(crate) programs: Arc<Programs>,
     pub(crate) warnings: Vec<String>,
     /// The same instant on the wall clock (nanoseconds since 1970) and on the clock of the records.
@@ -126,6 +128,7 @@ impl Snapshot {
             futex_waits: Vec::new(),
             peers: Peers::default(),
             machine: MachineFile::default(),
+            scripts: ScriptFile::default(),
             programs: Arc::default(),
             warnings: Vec::new(),
             wall_ns: 0,
@@ -252,6 +255,8 @@ impl Snapshot {
             unwound.extend(asleep);
             sideband.log.complete(process, space.as_ref());
         }
+        self.scripts =
+            session.engine.as_ref().map(|engine| engine.shared().scripts()).unwrap_or_default();
         // The others have at least their kernel stacks.
         let done: FxHashSet<u32> = unwound.iter().map(|sleeper: &Sleeper| sleeper.tid()).collect();
         let others = asleep.values().flat_map(|sleepers| sleepers.iter());

@@ -327,7 +327,8 @@ impl Stream {
             append_foreign(&mut self.container, &sleepers, &[])?;
         }
         let len = self.container.record_bytes();
-        let entries = snapshot.machine.entry().into_iter().chain(extras.entries.iter().cloned());
+        let own = snapshot.machine.entry().into_iter().chain(snapshot.scripts.entry());
+        let entries = own.chain(extras.entries.iter().cloned());
         self.container.finish(LastParts {
             around: perf_data::around(&self.info.events, &snapshot.features(), len),
             meta,

@@ -61,6 +61,7 @@ mod origin;
 mod pdb;
 mod perf_map;
 mod plt;
+pub mod python;
 mod section;
 mod server;
 mod symbolizer;

@@ -155,7 +155,10 @@ impl Symbolizer {
                     if foreign.is_some()
                         && self.options.perf_map_dir == Path::new(origin::PERF_MAP_DIR) => {}
                 ModuleKind::Anonymous { pid } => jit.push((pid, frames)),
-                ModuleKind::Image { .. } | ModuleKind::Jit { .. } | ModuleKind::Cut => {}
+                ModuleKind::Image { .. }
+                | ModuleKind::Jit { .. }
+                | ModuleKind::Script
+                | ModuleKind::Cut => {}
                 ModuleKind::File if trace.name(module.path) == vdso::NAME && foreign.is_some() => {}
                 ModuleKind::File => jobs.extend(self.job(trace, module, frames)),
             }

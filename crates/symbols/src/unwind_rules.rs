@@ -6,6 +6,7 @@
 //! `rbp` matter, because no other register is needed to find them.
 
 use crate::limited::{Image, Limited};
+use crate::python::{self, PythonRuntime};
 use crate::{unwind_table, vdso};
 use gimli::{CfaRule, CieOrFde, EhFrame, RegisterRule, UnwindContext, UnwindSection};
 use object::read::elf::ProgramHeader;
@@ -61,6 +62,8 @@ pub struct UnwindRules {
     pub segments: Vec<CodeSegment>,
     /// Sorted by their low 32 bits, the address relative to the file's lowest.
     pub rows: Vec<u64>,
+    /// The Python interpreter in the file.
+    pub python: Option<PythonRuntime>,
 }
 
 impl UnwindRules {
@@ -70,8 +73,14 @@ impl UnwindRules {
             .segments
             .iter()
             .flat_map(|segment| [segment.file_offset, segment.len, segment.relative_svma]);
-        let words = [self.segments.len() as u64].into_iter().chain(segments);
-        words.chain(self.rows.iter().copied()).flat_map(u64::to_le_bytes).collect()
+        let python = self.python.map(|python| python.encode().to_vec()).unwrap_or_default();
+        let words = [self.segments.len() as u64, python.len() as u64].into_iter();
+        words
+            .chain(segments)
+            .chain(python)
+            .chain(self.rows.iter().copied())
+            .flat_map(u64::to_le_bytes)
+            .collect()
     }
 
     /// Decodes rules that somebody else encoded; `None` if they are not sorted or too many.
@@ -79,15 +88,18 @@ impl UnwindRules {
         let mut words =
             bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
         let segments = words.next().filter(|&count| count <= bytes.len() as u64 / 24)?;
+        let python = words.next().filter(|&count| count <= bytes.len() as u64 / 8)?;
         let segments = (0..segments)
             .map(|_| {
                 let (file_offset, len) = (words.next()?, words.next()?);
                 Some(CodeSegment { file_offset, len, relative_svma: words.next()? })
             })
             .collect::<Option<_>>()?;
+        let python: Vec<u64> = words.by_ref().take(python as usize).collect();
+        let python = PythonRuntime::decode_slice(&python);
         let rows: Vec<u64> = words.collect();
         let sorted = rows.is_sorted_by(|before, after| (*before as u32) < *after as u32);
-        (sorted && rows.len() <= MAX_ROWS).then_some(Self { segments, rows })
+        (sorted && rows.len() <= MAX_ROWS).then_some(Self { segments, rows, python })
     }
 }
 
@@ -115,7 +127,15 @@ pub(crate) fn read(image: impl Image) -> Option<UnwindRules> {
             relative_svma: segment.p_vaddr(headers.endian()).wrapping_sub(lowest),
         })
         .collect();
-    Some(UnwindRules { segments, rows: rows(&file, lowest) })
+    let file_offset = |svma: u64| {
+        loaded().find_map(|segment| {
+            let into = svma.checked_sub(segment.p_vaddr(headers.endian()))?;
+            let offset = segment.p_offset(headers.endian());
+            (into < segment.p_filesz(headers.endian())).then(|| offset.checked_add(into))?
+        })
+    };
+    let python = python::read(&file, lowest, file_offset, &cache);
+    Some(UnwindRules { segments, rows: rows(&file, lowest), python })
 }
 
 /// The rules of the kernel's own file in every process.
@@ -224,7 +244,7 @@ mod tests {
     fn rules_survive_a_round_trip_and_bad_ones_are_refused() {
         let segments = vec![CodeSegment { file_offset: 0x1000, len: 64, relative_svma: 0x2000 }];
         let rows = vec![row(1, Rule::Sp, 1, 0), row(5, Rule::Bp, 2, -2), row(9, Rule::None, 0, 0)];
-        let rules = UnwindRules { segments, rows };
+        let rules = UnwindRules { segments, rows, python: None };
         let bytes = rules.encode();
         assert_eq!(UnwindRules::decode(&bytes), Some(rules.clone()));
         let unsorted = UnwindRules { rows: vec![rules.rows[1], rules.rows[0]], ..rules };

@@ -9,7 +9,9 @@ pub(crate) const START_EVENTS: &str = "start.data";
 pub(crate) const META: &str = "meta.json";
 pub(crate) const MACHINE: &str = "machine.json";
 pub(crate) const SYMBOLS: &str = "symbols.json";
+/// The functions of scripts.
+pub(crate) const SCRIPTS: &str = "scripts.json";
 pub(crate) const NOTES: &str = "notes.md";
 /// The members that readers use.
 pub(crate) const KNOWN: &[&str] =
-    &[PERF_DATA, RINGS, START, START_EVENTS, META, MACHINE, SYMBOLS, NOTES];
+    &[PERF_DATA, RINGS, START, START_EVENTS, META, MACHINE, SYMBOLS, SCRIPTS, NOTES];

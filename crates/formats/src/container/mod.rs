@@ -6,6 +6,7 @@
 //! | `meta.json` | [`ContainerMeta`]: facts that perf.data has no place for |
 //! | `machine.json` | [`MachineFile`]: counters of the machine and of its control groups |
 //! | `symbols.json` | [`SymbolFile`]: names resolved on the recording machine; added last, when the rest is on disk |
+//! | `scripts.json` | [`ScriptFile`](crate::scripts::ScriptFile): the functions of interpreted programs |
 //! | `notes.md` | the user's notes |
 //! | `start.json`, `start.data` | of a recording that was written while it went on: what was known at its start |
 //!
@@ -34,6 +35,7 @@ pub use machine::{
     CpuTotals, DeviceTotals, GroupAccounts, GroupName, MachineFile, MachineReading, Member,
     MemoryTotals, PressureTotals,
 };
+pub(crate) use members::SCRIPTS;
 pub use meta::{ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, Holder, ProcessFacts, ThreadFacts};
 pub use notes::set_notes;
 pub(crate) use read::{is_container, read, unpack_etl};

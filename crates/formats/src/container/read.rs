@@ -4,11 +4,13 @@
 
 use super::check::{self, Zip};
 use super::machine::MachineFile;
-use super::members::{MACHINE, META, NOTES, PERF_DATA, RINGS, START, START_EVENTS, SYMBOLS};
+use super::members::{
+    MACHINE, META, NOTES, PERF_DATA, RINGS, SCRIPTS, START, START_EVENTS, SYMBOLS,
+};
 use super::meta::{self, ContainerMeta};
 use super::recover;
 use super::symbols::SymbolFile;
-use crate::{Error, etl, perf_data, scope::Scope};
+use crate::{Error, etl, perf_data, scope::Scope, scripts::ScriptFile};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
@@ -49,7 +51,8 @@ pub(crate) fn read(
         trace.warnings.merge(warnings);
         return Ok(trace);
     }
-    let mut trace = records(bytes, &mut zip, scope, release, &mut warnings)?;
+    let scripts = json::<ScriptFile>(&mut zip, SCRIPTS, &mut warnings);
+    let mut trace = records(bytes, &mut zip, scripts.as_ref(), scope, release, &mut warnings)?;
     check::names(&mut zip, bytes, &mut warnings);
     add_members(&mut trace, &mut zip, false, &mut warnings);
     // Damage comes first, because it puts everything else in doubt.
@@ -141,7 +144,9 @@ fn read_without_directory(
     // The records have their own description only if they are whole.
     let description = description.filter(|_| written.is_none());
     let description = description.as_deref();
-    let parts = perf_data::Parts { bytes: records, rings, description, scope };
+    let scripts = json::<ScriptFile>(&mut zip, SCRIPTS, &mut warnings);
+    let scripts = scripts.as_ref();
+    let parts = perf_data::Parts { bytes: records, rings, description, scripts, scope };
     let (trace, sum) =
         rayon::join(|| parts.load(release), || written.map(|_| check::crc32(records, release)));
     if let (Some(written), Some(sum)) = (written, sum) {
@@ -160,6 +165,7 @@ fn read_without_directory(
 fn records(
     bytes: &[u8],
     zip: &mut Zip<'_>,
+    scripts: Option<&ScriptFile>,
     scope: Scope,
     release: &(dyn Fn(&[u8]) + Sync),
     warnings: &mut Warnings,
@@ -179,10 +185,11 @@ fn records(
             }
             Ok(_) => {}
         }
-        let parts = perf_data::Parts { bytes: &unpacked, rings, scope, ..Default::default() };
+        let parts =
+            perf_data::Parts { bytes: &unpacked, rings, scripts, scope, ..Default::default() };
         return parts.load(&|_| {});
     };
-    let parts = perf_data::Parts { bytes: data, rings, scope, ..Default::default() };
+    let parts = perf_data::Parts { bytes: data, rings, scripts, scope, ..Default::default() };
     let (trace, found) = rayon::join(|| parts.load(release), || check::crc32(data, release));
     check::compare(PERF_DATA, entry.crc32(), found, warnings);
     trace

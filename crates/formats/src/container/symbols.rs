@@ -49,8 +49,11 @@ impl From<ModuleKind> for Kind {
     fn from(kind: ModuleKind) -> Self {
         match kind {
             ModuleKind::Kernel => Self::Kernel,
-            // A container holds no Windows trace, and a cut has no name to keep.
-            ModuleKind::File | ModuleKind::Image { .. } | ModuleKind::Cut => Self::File,
+            // A container holds no Windows trace, scripts have a member of their own, and a cut has
+            // no name to keep.
+            ModuleKind::File | ModuleKind::Image { .. } | ModuleKind::Script | ModuleKind::Cut => {
+                Self::File
+            }
             ModuleKind::Anonymous { pid } | ModuleKind::Jit { pid, .. } => Self::Anonymous { pid },
         }
     }
@@ -67,7 +70,9 @@ impl SymbolFile {
         let mut by_module = BTreeMap::<_, Vec<_>>::new();
         for (index, frame) in trace.stacks.frames().iter().enumerate() {
             let symbols = trace.symbols.get(FrameId(index as u32));
-            if symbols.is_empty() {
+            let module = trace.modules.get(frame.module);
+            let is_script = module.is_some_and(|module| module.kind == ModuleKind::Script);
+            if symbols.is_empty() || is_script {
                 continue;
             }
             let mut index_of = |id| {

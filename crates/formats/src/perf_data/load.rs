@@ -27,7 +27,12 @@ use super::{
     tasks::{self, Hints},
     walk::{self, Walker},
 };
-use crate::{Error, ring, scope::Scope, thread_index::ThreadIndex};
+use crate::{
+    Error, ring,
+    scope::Scope,
+    scripts::{ScriptFile, Scripts},
+    thread_index::ThreadIndex,
+};
 use rayon::prelude::*;
 use std::{borrow::Cow, mem};
 use unhitch_model::{
@@ -50,6 +55,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) rings: Option<&'a [u8]>,
     /// A file that describes the events of this one, in case the recording was interrupted.
     pub(crate) description: Option<&'a [u8]>,
+    /// The functions of the scripts in its stacks.
+    pub(crate) scripts: Option<&'a ScriptFile>,
     /// How much of the rings is read.
     pub(crate) scope: Scope,
 }
@@ -79,7 +86,8 @@ impl Parts<'_> {
         if let (Some(rings), Some(rows)) = (&rings, rows) {
             decoders.push(Decoder::of_rings(&events, rows, rings));
         }
-        let mut trace = assemble(&about, &events, walker, decoders, warnings, release);
+        let scripts = self.scripts.map(Scripts::new).unwrap_or_default();
+        let mut trace = assemble(&about, &events, walker, decoders, scripts, warnings, release);
         if let Some(rings) = rings {
             trace.meta.notes_facts = true;
             coverage::add_gaps(&rings.gaps, &mut trace);
@@ -127,6 +135,7 @@ fn assemble<'a>(
     events: &Events,
     walker: Walker<'a>,
     decoders: Vec<Decoder<'a>>,
+    scripts: Scripts<'_>,
     mut warnings: Warnings,
     release: &(dyn Fn(&[u8]) + Sync),
 ) -> Trace {
@@ -150,7 +159,7 @@ fn assemble<'a>(
     let mut build_ids = about.build_ids.clone();
     build_ids.extend(walker.build_ids.build_ids);
     let mut spaces = Spaces::new(&side_band, &build_ids, &mut trace);
-    let stacks = resolve::resolve(&merged.stacks, &mut spaces, &mut trace);
+    let stacks = resolve::resolve(&merged.stacks, &mut spaces, scripts, &mut trace);
     spaces.warn(&mut warnings);
     trace.address_spaces = spaces.into_address_spaces();
     drop(mem::replace(&mut merged.stacks, StackTable::new()));

@@ -5,6 +5,7 @@ use super::{
     space::{FrameOverTime, Spaces},
     stack_table::{RawStack, StackTable},
 };
+use crate::scripts::Scripts;
 use unhitch_model::{FrameId, StackId, Time, Trace};
 
 /// The stack that a raw call chain stands for. It changes when the process maps something else.
@@ -33,10 +34,12 @@ impl StackOverTime {
 pub(crate) fn resolve(
     table: &StackTable<'_>,
     spaces: &mut Spaces,
+    mut scripts: Scripts<'_>,
     trace: &mut Trace,
 ) -> Vec<StackOverTime> {
     let mut buffers = Buffers::default();
-    table.stacks().iter().map(|stack| resolve_one(stack, spaces, trace, &mut buffers)).collect()
+    let resolve = |stack| resolve_one(stack, spaces, &mut scripts, trace, &mut buffers);
+    table.stacks().iter().map(resolve).collect()
 }
 
 /// Memory that is reused for each stack.
@@ -50,11 +53,13 @@ struct Buffers {
 fn resolve_one(
     stack: &RawStack<'_>,
     spaces: &mut Spaces,
+    scripts: &mut Scripts<'_>,
     trace: &mut Trace,
     buffers: &mut Buffers,
 ) -> StackOverTime {
     let Buffers { kernel, user, frames } = buffers;
     split(stack.words, kernel, user);
+    scripts.join(stack.pid, user);
     // All but the leaf are return addresses, which lie behind the call.
     let call = |index: usize, avma: u64| if index == 0 { avma } else { avma.wrapping_sub(1) };
     frames.clear();
@@ -63,8 +68,15 @@ fn resolve_one(
     }
     let kernel_len = frames.len() as u16;
     let mut varying = Vec::new();
+    // Scripts' frames have no addresses.
+    let mut native = frames.len();
     for avma in user.iter() {
-        match spaces.user_frame(stack.pid, call(frames.len(), *avma), trace) {
+        if let Some(frame) = scripts.frame(stack.pid, *avma, trace) {
+            frames.push(frame);
+            continue;
+        }
+        native += 1;
+        match spaces.user_frame(stack.pid, call(native - 1, *avma), trace) {
             FrameOverTime::Fixed(Some(frame)) => frames.push(frame),
             FrameOverTime::Fixed(None) => {
                 frames.push(trace.cut_frame());

@@ -234,9 +234,8 @@ impl Engine {
             mappings: map(&programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?,
             rows: map(&programs, "rows", unwind::ROWS as usize * 8)?,
             tasks: map(&programs, "tasks", TASK_SLOTS * TASK_SLOT_BYTES)?,
+            pythons: Arc::default(),
         });
-        let cpus = cpus.to_vec();
-        let started = Time::ZERO;
         let programs = Mutex::new(programs);
         Ok(Self {
             unwinding: None,
@@ -246,9 +245,9 @@ impl Engine {
             shared,
             blocks,
             rings,
-            cpus,
+            cpus: cpus.to_vec(),
             blocks_per_cpu,
-            started,
+            started: Time::ZERO,
             switches_at_start: (0, 0),
             compare_stacks: options.compare_stacks,
         })
@@ -262,7 +261,8 @@ impl Engine {
     ) -> Result<(), Error> {
         if options.user_stacks {
             let maps = maps(&mut self.programs())?;
-            self.unwinding = Some(Unwinding::start(maps, reader)?);
+            self.unwinding =
+                Some(Unwinding::start(maps, reader, Arc::clone(&self.shared.pythons))?);
         }
         {
             let mut programs = self.programs();

@@ -23,6 +23,7 @@ pub(super) fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
     let action = "use a map of the recorder";
     let mappings = map(programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?;
     let rows = map(programs, "rows", unwind::ROWS as usize * 8)?;
+    let pythons = programs.take_map("pythons").ok_or_else(|| missing("pythons"))?;
     // This side of it stays here, for saves.
     let processes = match programs.map("processes") {
         Some(Map::HashMap(map)) => map.fd().as_fd().try_clone_to_owned().map_err(failed(action))?,
@@ -32,6 +33,7 @@ pub(super) fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
     let hints = programs.take_map("hints").ok_or_else(|| missing("hints"))?;
     Ok(Maps {
         processes: processes.try_into().map_err(failed(action))?,
+        pythons: pythons.try_into().map_err(failed(action))?,
         mappings,
         rows,
         hints: hints.try_into().map_err(failed(action))?,

@@ -4,15 +4,18 @@
 
 use super::shared::Shared;
 use crate::memory::{Memory, Words};
+use crate::python;
 use crate::unwind::StackEnd;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use unhitch_formats::ring::SleeperPart;
 
 /// `struct sleeper` of `recorder.bpf.c`: its length, and where its parts are.
-const SLEEPER_BYTES: usize = 688;
-const DESCRIPTOR_AT: usize = 96;
-const FRAMES_AT: usize = 184;
+const SLEEPER_BYTES: usize = 696;
+const DESCRIPTOR_AT: usize = 104;
+const FRAMES_AT: usize = 192;
+/// Maximum number of frames of a stack: what a trace has room for.
+const MAX_FRAMES: usize = 127;
 
 /// A thread that is asleep.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +23,8 @@ pub(crate) struct Sleeper {
     pub(crate) pid: u32,
     /// `rip`, `rsp`, `rbp` in user mode; zeros for a kernel thread.
     registers: [u64; 3],
+    /// `pthread_self()`; 0 for a kernel thread.
+    thread_id: u64,
     part: SleeperPart,
 }
 
@@ -72,12 +77,13 @@ fn parse(bytes: &[u8]) -> Sleeper {
         bytes.map_or(0, u64::from_ne_bytes)
     };
     let half = |at: usize| (word(at / 8 * 8) >> (at % 8 * 8)) as u32;
-    let (first, count) = (half(80) as usize, half(84) as usize);
-    let described = if half(88) != 0 { FRAMES_AT - DESCRIPTOR_AT } else { 0 };
+    let (first, count) = (half(88) as usize, half(92) as usize);
+    let described = if half(96) != 0 { FRAMES_AT - DESCRIPTOR_AT } else { 0 };
     let frames = bytes[FRAMES_AT..].chunks_exact(8).skip(first).take(count);
     Sleeper {
         pid: half(4),
         registers: [word(24), word(32), word(40)],
+        thread_id: word(80),
         part: SleeperPart {
             tid: half(0),
             pid: half(4),
@@ -92,8 +98,8 @@ fn parse(bytes: &[u8]) -> Sleeper {
             user_stack: Vec::new(),
             user_end: 0,
             descriptor: bytes[DESCRIPTOR_AT..FRAMES_AT][..described].to_vec(),
-            state: half(92) as u8,
-            is_estimate: half(92) >> 16 != 0,
+            state: half(100) as u8,
+            is_estimate: half(100) >> 16 != 0,
         },
     }
 }
@@ -108,15 +114,27 @@ pub(crate) fn unwind(
     let mut sleepers = sleepers.to_vec();
     let Ok(memory) = Memory::open(pid) else { return sleepers };
     let mut words = Words::new(&memory);
-    for Sleeper { registers, part, .. } in &mut sleepers {
+    let python = shared.pythons.of(pid);
+    let mut codes = Vec::new();
+    for Sleeper { registers, thread_id, part, .. } in &mut sleepers {
         if registers[0] == 0 {
             continue;
         }
-        let (frames, end) = shared.walker().walk(*registers, own, |avma| words.at(avma));
+        let (mut frames, end) = shared.walker().walk(*registers, own, |avma| words.at(avma));
+        let scripts = python.as_ref().map(|python| {
+            let room = MAX_FRAMES.saturating_sub(frames.len());
+            python::walk(python, *thread_id, room, |avma| words.at(avma))
+        });
+        let scripts = scripts.unwrap_or_default();
+        frames.extend(scripts.iter().map(|seen| seen.frame.to_word()));
         // A thread that has gone on has changed its stack meanwhile.
         if shared.still_sleeps(part) {
             (part.user_stack, part.user_end) = (frames, end as u8);
+            codes.extend(scripts.iter().map(|seen| (seen.frame.id, seen.code_avma)));
         }
+    }
+    if let Some(python) = python {
+        python::read_new(pid, &python, codes, &shared.pythons);
     }
     sleepers
 }

@@ -7,6 +7,7 @@
 //!
 //! *Why another process reads the files*: any user can write them ([`naming`](crate::naming)).
 
+mod files;
 mod pool;
 mod walk;
 
@@ -15,17 +16,17 @@ pub(crate) use walk::{StackEnd, Walker};
 use crate::error::Error;
 use crate::naming::RuleReader;
 use crate::procfs::{self, ExecutableMap};
+use crate::python::{self, PYTHON_WORDS, Python, Pythons};
 use crate::sys::SharedArray;
 use aya::maps::{HashMap, MapData, RingBuf};
+use files::{FileId, FileRules, FileState, base_avma, state_of};
 use pool::{Extent, Pool};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use unhitch_symbols::UnwindRules;
+use unhitch_symbols::python::PythonRuntime;
 
 /// Length of `struct mapping` in bytes.
 pub(crate) const MAPPING_BYTES: usize = 32;
@@ -58,10 +60,12 @@ const START_TIMEOUT: Duration = Duration::from_secs(1);
 /// `enum hint_kind` of `unwind.h`.
 const PROCESS_UNKNOWN: u32 = 1;
 const PROCESS_GONE: u32 = 2;
+const CODE_OBJECT: u32 = 4;
 
 /// The maps that the kernel's part searches.
 pub(crate) struct Maps {
     pub(crate) processes: HashMap<MapData, u32, [u32; 3]>,
+    pub(crate) pythons: HashMap<MapData, u32, [u64; PYTHON_WORDS]>,
     pub(crate) mappings: SharedArray,
     pub(crate) rows: SharedArray,
     pub(crate) hints: RingBuf<MapData>,
@@ -82,13 +86,18 @@ type Request = (Vec<u32>, Sender<()>);
 impl Unwinding {
     /// Starts with the processes that exist, and returns when their tables are there, or after a
     /// second.
-    pub(crate) fn start(maps: Maps, reader: Box<dyn RuleReader>) -> Result<Self, Error> {
+    pub(crate) fn start(
+        maps: Maps,
+        reader: Box<dyn RuleReader>,
+        pythons: Arc<Pythons>,
+    ) -> Result<Self, Error> {
         let failed = |action| move |source| Error::System { action, source };
         let (wake, woken) = UnixStream::pair().map_err(failed("create a socket pair"))?;
         let (requests, received) = channel();
         let stopped = Arc::new(AtomicBool::new(false));
         let without_room = Arc::new(AtomicUsize::new(0));
-        let tables = Tables::new(maps, reader, Arc::clone(&stopped), Arc::clone(&without_room));
+        let tables =
+            Tables::new(maps, reader, pythons, Arc::clone(&stopped), Arc::clone(&without_room));
         let (ready, begun) = channel();
         let thread = std::thread::Builder::new()
             .name("unhitch-unwind".to_owned())
@@ -123,52 +132,28 @@ impl Drop for Unwinding {
     }
 }
 
-/// A file, as one process has it mapped. While one has, no other file has the same.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct FileId {
-    path: Vec<u8>,
-    device: u64,
-    inode: u64,
-}
-
-/// The rules of a file.
-struct FileRules {
-    rules: UnwindRules,
-    /// Where its rows are.
-    rows: Extent,
-    /// Processes that have it mapped.
-    users: usize,
-    /// Its length, and when it was written and changed. A new file may have the inode of one that
-    /// is gone, but not these.
-    state: FileState,
-}
-
-type FileState = [i64; 5];
-
-fn state_of(file: &File) -> Option<FileState> {
-    let about = file.metadata().ok()?;
-    let length = about.len().cast_signed();
-    Some([length, about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()])
-}
-
-impl FileRules {
-    fn is_unused(&self) -> bool {
-        self.users == 0
-    }
-}
-
 struct Process {
     maps: Vec<ExecutableMap>,
     extent: Extent,
+    python: Option<Python>,
     files: Vec<FileId>,
     /// When its mappings may be read again.
     read_after: Instant,
     interval: Duration,
 }
 
+/// What the kernel's part asks for: the processes whose mappings to read, and code objects by process,
+/// each an id and an address.
+#[derive(Default)]
+struct Hints {
+    unknown: FxHashSet<u32>,
+    codes: FxHashMap<u32, Vec<(u64, u64)>>,
+}
+
 struct Tables {
     maps: Maps,
     reader: Box<dyn RuleReader>,
+    pythons: Arc<Pythons>,
     stopped: Arc<AtomicBool>,
     without_room: Arc<AtomicUsize>,
     processes: FxHashMap<u32, Process>,
@@ -186,12 +171,14 @@ impl Tables {
     fn new(
         maps: Maps,
         reader: Box<dyn RuleReader>,
+        pythons: Arc<Pythons>,
         stopped: Arc<AtomicBool>,
         without_room: Arc<AtomicUsize>,
     ) -> Self {
         Self {
             maps,
             reader,
+            pythons,
             stopped,
             without_room,
             processes: FxHashMap::default(),
@@ -221,8 +208,9 @@ impl Tables {
                 self.read(pids);
                 let _ = done.send(());
             }
-            let wanted = self.take_hints();
-            self.read(wanted);
+            let hints = self.take_hints();
+            self.read(hints.unknown);
+            self.read_functions(hints.codes);
             self.free_old();
             if swept.elapsed() > SWEEP_INTERVAL {
                 swept = Instant::now();
@@ -231,21 +219,23 @@ impl Tables {
         }
     }
 
-    /// What the kernel's part asks for: returns the processes whose mappings to read.
-    fn take_hints(&mut self) -> FxHashSet<u32> {
-        let mut wanted = FxHashSet::default();
+    /// What the kernel's part asks for.
+    fn take_hints(&mut self) -> Hints {
+        let (mut wanted, mut codes) = (FxHashSet::default(), FxHashMap::<_, Vec<_>>::default());
         let mut gone = Vec::new();
         while let Some(hint) = self.maps.hints.next() {
-            let word = |at: usize| {
-                let bytes = hint.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-                bytes.map_or(0, u32::from_ne_bytes)
+            let long = |at: usize| {
+                let bytes = hint.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+                bytes.map_or(0, u64::from_ne_bytes)
             };
+            let word = |at: usize| (long(at / 8 * 8) >> (at % 8 * 8)) as u32;
             let pid = word(0);
             let now = Instant::now();
             let read_recently = |process: &Process| now < process.read_after;
             match word(4) {
                 PROCESS_GONE => gone.push(pid),
                 PROCESS_UNKNOWN => _ = wanted.insert(pid),
+                CODE_OBJECT => codes.entry(pid).or_default().push((long(8), long(16))),
                 _ if self.processes.get(&pid).is_some_and(read_recently) => {}
                 _ => _ = wanted.insert(pid),
             }
@@ -253,7 +243,21 @@ impl Tables {
         for pid in gone {
             self.forget(pid);
         }
-        wanted
+        Hints { unknown: wanted, codes }
+    }
+
+    /// Reads the functions of code objects, which may soon be gone.
+    fn read_functions(&self, codes: FxHashMap<u32, Vec<(u64, u64)>>) {
+        let with_python = |(pid, codes)| Some((pid, (self.pythons.of(pid)?, codes)));
+        let items: Vec<_> = codes.into_iter().filter_map(with_python).collect();
+        if items.is_empty() {
+            return;
+        }
+        let pythons = Arc::clone(&self.pythons);
+        let read = move |pid, (python, codes): &(Python, Vec<(u64, u64)>)| {
+            python::read_new(pid, python, codes.clone(), &pythons);
+        };
+        procfs::read_each(items, procfs::PROCESS_TIMEOUT, &self.stopped, read);
     }
 
     /// Reads the mappings of these processes.
@@ -286,13 +290,15 @@ impl Tables {
             known.interval = (known.interval * 2).min(MAX_REREAD_INTERVAL);
             known.read_after = Instant::now() + known.interval;
             let place = [known.extent.first, known.extent.len, self.generation];
-            let _ = self.maps.processes.insert(pid, place, 0);
+            let python = known.python;
+            self.publish(pid, place, python);
             return;
         }
-        let mut files = Vec::new();
+        let (mut files, mut python) = (Vec::new(), None);
         let mut bytes = Vec::with_capacity(maps.len() * MAPPING_BYTES);
         for map in &maps {
-            let (base, rows) = self.rules_of(pid, map, &mut files);
+            let (base, rows, runtime) = self.rules_of(pid, map, &mut files);
+            python = python.or(runtime.map(|runtime| Python::new(runtime, base)));
             for word in [map.start_avma, map.start_avma + map.len, base] {
                 bytes.extend(word.to_ne_bytes());
             }
@@ -307,23 +313,35 @@ impl Tables {
         self.maps.mappings.store(extent.first as usize * MAPPING_BYTES, &bytes);
         self.generation = self.generation.wrapping_add(1);
         let place = [extent.first, extent.len, self.generation];
-        let _ = self.maps.processes.insert(pid, place, 0);
+        self.publish(pid, place, python);
         let interval = MIN_REREAD_INTERVAL;
         let read_after = Instant::now() + interval;
-        let process = Process { maps, extent, files, read_after, interval };
+        let process = Process { maps, extent, python, files, read_after, interval };
         if let Some(old) = self.processes.insert(pid, process) {
             self.old_mappings.push_back((Instant::now() + GRACE, old.extent));
             self.release(old.files);
         }
     }
 
-    /// The address of the mapped file's address 0 in the process, and where its rules are.
+    /// Tells the kernel's part where the mappings of a process are, and its interpreter.
+    fn publish(&mut self, pid: u32, place: [u32; 3], python: Option<Python>) {
+        self.pythons.set(pid, python);
+        // First, so that a stack that needs the mappings can have its scripts' frames.
+        match python {
+            Some(python) => _ = self.maps.pythons.insert(pid, python.for_kernel(), 0),
+            None => _ = self.maps.pythons.remove(&pid),
+        }
+        let _ = self.maps.processes.insert(pid, place, 0);
+    }
+
+    /// The address of the mapped file's address 0 in the process, where its rules are, and the
+    /// interpreter in it.
     fn rules_of(
         &mut self,
         pid: u32,
         map: &ExecutableMap,
         files: &mut Vec<FileId>,
-    ) -> (u64, Extent) {
+    ) -> (u64, Extent, Option<PythonRuntime>) {
         let path = map.path.strip_suffix(b" (deleted)").unwrap_or(&map.path).to_vec();
         let file = FileId { path, device: map.device, inode: map.inode };
         if self
@@ -334,12 +352,15 @@ impl Tables {
             self.read_rules(pid, map, &file);
         }
         let Some(Some(known)) = self.files.get_mut(&file) else {
-            return (map.start_avma, Extent::default());
+            return (map.start_avma, Extent::default(), None);
         };
         known.users += 1;
         files.push(file);
         let base = base_avma(map, &known.rules);
-        (base.unwrap_or(map.start_avma), base.map_or(Extent::default(), |_| known.rows))
+        match base {
+            Some(base) => (base, known.rows, known.rules.python),
+            None => (map.start_avma, Extent::default(), None),
+        }
     }
 
     /// Reads the rules of a file that no process had mapped, unless they are known.
@@ -391,11 +412,13 @@ impl Tables {
             self.processes.keys().copied().filter(|pid| !living.contains(pid)).collect();
         for pid in gone {
             let _ = self.maps.processes.remove(&pid);
+            let _ = self.maps.pythons.remove(&pid);
             self.forget(pid);
         }
     }
 
     fn forget(&mut self, pid: u32) {
+        self.pythons.set(pid, None);
         if let Some(process) = self.processes.remove(&pid) {
             self.old_mappings.push_back((Instant::now() + GRACE, process.extent));
             self.release(process.files);
@@ -432,16 +455,4 @@ impl Tables {
             }
         }
     }
-}
-
-/// Where the file's lowest address is in the process, by the segment that `map` is a part of.
-fn base_avma(map: &ExecutableMap, rules: &UnwindRules) -> Option<u64> {
-    const PAGE: u64 = 4096;
-    let mapped = map.file_offset..map.file_offset.checked_add(map.len)?;
-    let segment = rules.segments.iter().find(|segment| {
-        let start = segment.file_offset / PAGE * PAGE;
-        start < mapped.end && mapped.start < segment.file_offset.saturating_add(segment.len)
-    })?;
-    let relative = segment.relative_svma.wrapping_sub(segment.file_offset);
-    Some(map.start_avma.wrapping_sub(map.file_offset.wrapping_add(relative)))
 }

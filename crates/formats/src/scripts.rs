@@ -1,0 +1,283 @@
+//! The functions of scripts: what an interpreter executes, between the frames of its own code.
+//!
+//! The recorder appends an interpreter's frames to those of the thread's native stack, leaf first,
+//! one [word](ScriptFrame) each. What a word stands for is in the member `scripts.json`
+//! ([`ScriptFile`]). Only when a trace is read are the two joined: the frames of one call of the
+//! interpreter's loop come right before the loop's own frame, as if it had called them.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use unhitch_model::{Frame, FrameId, Module, ModuleKind, NameId, Symbol, Trace};
+
+/// A word with this bit is a frame of a script: no address of a process has it.
+const MARK: u64 = 1 << 63;
+const OUTERMOST: u64 = 1 << 62;
+const UNIT_SHIFT: u32 = 42;
+const ID_MASK: u64 = (1 << UNIT_SHIFT) - 1;
+/// Instructions from here on count as this one. One more would look like a marker of a call chain.
+const MAX_UNIT: u64 = 0xf_fffe;
+/// What a frame is called whose code object was gone, or not what it had been, when it was read.
+const GONE: &str = "[python code that is gone]";
+/// What is shown in place of frames that could not be read.
+const CUT: &str = "[python frames that were not read]";
+
+/// A frame of a script, as it is in a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScriptFrame {
+    /// What [`id_of_code`] gives for its code object; 0: more frames follow that were not read.
+    pub id: u64,
+    /// The instruction that it executes, in units of two bytes.
+    pub unit: u32,
+    /// True for the outermost frame of one call of the interpreter's loop.
+    pub is_outermost: bool,
+}
+
+impl ScriptFrame {
+    /// Stands for frames that could not be read.
+    pub const CUT: Self = Self { id: 0, unit: 0, is_outermost: false };
+
+    /// The frame in a word of a stack; `None` for an address.
+    pub fn from_word(word: u64) -> Option<Self> {
+        (word & MARK != 0).then_some(Self {
+            id: word & ID_MASK,
+            unit: (word >> UNIT_SHIFT & 0xf_ffff) as u32,
+            is_outermost: word & OUTERMOST != 0,
+        })
+    }
+
+    /// The word of a stack.
+    pub fn to_word(self) -> u64 {
+        let outermost = if self.is_outermost { OUTERMOST } else { 0 };
+        let unit = u64::from(self.unit).min(MAX_UNIT);
+        MARK | outermost | unit << UNIT_SHIFT | self.id & ID_MASK
+    }
+}
+
+/// A number for a code object at an address whose first pointers to names are these. *Why not the
+/// address*: another code object may be there later, and would lend its name.
+/// `id_of_code` of `python.h` is the same.
+pub fn id_of_code(avma: u64, names: [u64; 4]) -> u64 {
+    let hash = names.into_iter().fold(avma, |hash, name| {
+        let hash = (hash ^ name).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        hash ^ hash >> 32
+    });
+    (hash & ID_MASK).max(1)
+}
+
+/// The content of `scripts.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScriptFile {
+    /// Version of this layout: 1.
+    pub version: u32,
+    /// The processes that ran scripts.
+    pub processes: Vec<ScriptProcess>,
+}
+
+impl ScriptFile {
+    /// The member's name and content; `None` without scripts.
+    pub fn entry(&self) -> Option<(String, Vec<u8>)> {
+        let json = (!self.processes.is_empty()).then(|| serde_json::to_vec(self));
+        json?.ok().map(|json| (crate::container::SCRIPTS.to_owned(), json))
+    }
+}
+
+/// The scripts of one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScriptProcess {
+    /// The process.
+    pub pid: u32,
+    /// Where the interpreter's loop is: start and end, actual addresses.
+    pub loops: Vec<[u64; 2]>,
+    /// The functions that were seen.
+    pub functions: Vec<ScriptFunction>,
+}
+
+/// A function of a script.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScriptFunction {
+    /// See [`ScriptFrame::id`].
+    pub id: u64,
+    /// Its name, with its class.
+    pub name: String,
+    /// Its file.
+    pub file: String,
+    /// The line of its first statement, or of its decorator.
+    pub first_line: u32,
+    /// Instructions, and the line from there on, 0 for none; sorted.
+    pub lines: Vec<(u32, u32)>,
+}
+
+impl ScriptFunction {
+    /// The line of an instruction. Instructions without one were added by the compiler, for the line
+    /// before them.
+    fn line(&self, unit: u32) -> u32 {
+        let next = self.lines.partition_point(|(from, _)| *from <= unit);
+        let before = self.lines.iter().take(next).rev().map(|(_, line)| *line);
+        before.into_iter().find(|line| *line != 0).unwrap_or(self.first_line)
+    }
+}
+
+/// Turns the scripts' frames in stacks into frames of the trace.
+#[derive(Default)]
+pub(crate) struct Scripts<'a> {
+    processes: FxHashMap<u32, Process<'a>>,
+    /// The number of a function among those of its file, by file, name and first line.
+    functions: FxHashMap<(NameId, NameId, u32), u32>,
+    functions_of_file: FxHashMap<NameId, u32>,
+}
+
+#[derive(Default)]
+struct Process<'a> {
+    loops: &'a [[u64; 2]],
+    functions: FxHashMap<u64, &'a ScriptFunction>,
+}
+
+impl<'a> Scripts<'a> {
+    pub(crate) fn new(file: &'a ScriptFile) -> Self {
+        let process = |process: &'a ScriptProcess| {
+            let by_id = process.functions.iter().map(|function| (function.id, function));
+            (process.pid, Process { loops: &process.loops, functions: by_id.collect() })
+        };
+        let processes = file.processes.iter().map(process).collect();
+        Self { processes, ..Self::default() }
+    }
+
+    /// The frame of the trace that a script's frame in the process `pid` is; `None` for an address.
+    pub(crate) fn frame(&mut self, pid: u32, word: u64, trace: &mut Trace) -> Option<FrameId> {
+        let (of, process) = (ScriptFrame::from_word(word)?, self.processes.get(&pid)?);
+        let Some(&function) = process.functions.get(&of.id) else {
+            let path = trace.strings.intern(if of.id == 0 { CUT } else { GONE });
+            let kind = ModuleKind::Script;
+            let module = trace.modules.intern(Module { path, kind, build_id: Vec::new() });
+            return Some(trace.stacks.intern_frame(Frame { module, offset: 0 }));
+        };
+        let file = trace.strings.intern(&function.file);
+        let name = trace.strings.intern(&function.name);
+        let in_file = &mut self.functions_of_file;
+        let number =
+            *self.functions.entry((file, name, function.first_line)).or_insert_with(|| {
+                let count = in_file.entry(file).or_default();
+                *count += 1;
+                *count
+            });
+        let kind = ModuleKind::Script;
+        let module = trace.modules.intern(Module { path: file, kind, build_id: Vec::new() });
+        let line = function.line(of.unit);
+        let offset = u64::from(number) << 32 | u64::from(line);
+        let frame = trace.stacks.intern_frame(Frame { module, offset });
+        trace.symbols.set_once(frame, Symbol { function: name, file, line });
+        Some(frame)
+    }
+
+    /// Joins the words of a user stack, leaf first, in place: each script's frames before the frame
+    /// of the loop that executed them. A word of 0 marks the end of a cut stack.
+    pub(crate) fn join(&self, pid: u32, words: &mut Vec<u64>) {
+        let Some(process) = self.processes.get(&pid) else { return };
+        let is_script = |word: &u64| ScriptFrame::from_word(*word).is_some();
+        let Some(first) = words.iter().position(is_script) else { return };
+        let scripts: Vec<u64> = words.extract_if(first.., |word| is_script(word)).collect();
+        let is_cut = words.last() == Some(&0);
+        let end = words.len() - usize::from(is_cut);
+        let in_loop = |(index, avma): (usize, &u64)| {
+            // Addresses but the leaf's are behind the call.
+            let avma = if index == 0 { *avma } else { avma.saturating_sub(1) };
+            let is_in = process.loops.iter().any(|[start, end]| (*start..*end).contains(&avma));
+            is_in.then_some(index)
+        };
+        let loops: Vec<usize> = words[..end].iter().enumerate().filter_map(in_loop).collect();
+        let is_outermost =
+            |word: &u64| ScriptFrame::from_word(*word).is_some_and(|frame| frame.is_outermost);
+        let calls: Vec<&[u64]> = scripts.split_inclusive(is_outermost).collect();
+        let is_whole = !is_cut && scripts.last().is_some_and(is_outermost);
+        let mut places = vec![end; calls.len()];
+        if is_whole {
+            // The innermost loop may not have its frame yet, or not any more.
+            let from_root = calls.len().min(loops.len());
+            let (late, early) = (loops.len() - from_root, calls.len() - from_root);
+            places[early..].copy_from_slice(&loops[late..]);
+            let innermost = places.get(early).copied().unwrap_or(end);
+            places[..early].fill(innermost);
+        } else {
+            places.iter_mut().zip(&loops).for_each(|(place, at)| *place = *at);
+        }
+        for (place, call) in places.into_iter().zip(calls).rev() {
+            words.splice(place..place, call.iter().copied());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(id: u64, is_outermost: bool) -> u64 {
+        ScriptFrame { id, unit: 3, is_outermost }.to_word()
+    }
+
+    fn file(loops: Vec<[u64; 2]>) -> ScriptFile {
+        let functions = vec![ScriptFunction {
+            id: 7,
+            name: "Handler.get".to_owned(),
+            file: "/srv/server.py".to_owned(),
+            first_line: 40,
+            lines: vec![(0, 40), (2, 42), (3, 0)],
+        }];
+        ScriptFile { version: 1, processes: vec![ScriptProcess { pid: 5, loops, functions }] }
+    }
+
+    #[test]
+    fn words_survive_a_round_trip() {
+        for frame in [
+            ScriptFrame { id: 1, unit: 0, is_outermost: true },
+            ScriptFrame { id: ID_MASK, unit: MAX_UNIT as u32, is_outermost: true },
+            ScriptFrame::CUT,
+        ] {
+            assert_eq!(ScriptFrame::from_word(frame.to_word()), Some(frame));
+            assert!(!crate::perf_data::record::context::is_marker(frame.to_word()));
+        }
+        assert_eq!(ScriptFrame::from_word(0x7fff_ffff_ffff), None);
+        assert_ne!(id_of_code(1, [2, 3, 4, 0]), id_of_code(1, [2, 3, 5, 0]));
+    }
+
+    #[test]
+    fn frames_come_before_the_loop_that_executed_them() {
+        let file = file(vec![[100, 200]]);
+        let scripts = Scripts::new(&file);
+        let join = |words: &[u64]| {
+            let mut words = words.to_vec();
+            scripts.join(5, &mut words);
+            words
+        };
+        let [a, b, c] = [word(1, false), word(2, true), word(3, true)];
+        assert_eq!(join(&[10, 150, 20, 151, 30, a, b, c]), [10, a, b, 150, 20, c, 151, 30]);
+        // A loop that has just begun, and one that is not known as such.
+        assert_eq!(join(&[150, 20, 151, 30, c]), [150, 20, c, 151, 30]);
+        assert_eq!(join(&[10, 20, 151, 30, b, c]), [10, 20, b, c, 151, 30]);
+        // Cut stacks.
+        assert_eq!(join(&[10, 150, 20, a, b, c, 0]), [10, a, b, 150, 20, c, 0]);
+        assert_eq!(join(&[10, 0, a, b]), [10, a, b, 0]);
+        let cut = ScriptFrame::CUT.to_word();
+        assert_eq!(join(&[150, 20, 151, 30, b, cut]), [b, 150, 20, cut, 151, 30]);
+        assert_eq!(join(&[10, 20, a, b]), [10, 20, a, b]);
+        assert_eq!(join(&[10, 20]), [10, 20]);
+        assert_eq!(join(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn a_frame_has_function_file_and_line() {
+        let file = file(Vec::new());
+        let (mut scripts, mut trace) = (Scripts::new(&file), Trace::default());
+        let mut names = |id, unit| {
+            let of = ScriptFrame { id, unit, is_outermost: false };
+            let frame = scripts.frame(5, of.to_word(), &mut trace).unwrap();
+            trace.frame_names(frame)
+        };
+        assert_eq!(names(7, 1), ["Handler.get (server.py:40)"]);
+        assert_eq!(names(7, 9), ["Handler.get (server.py:42)"]);
+        assert_eq!(names(8, 1), [GONE]);
+        assert_eq!(names(0, 1), [CUT]);
+    }
+}
