@@ -84,6 +84,46 @@ fn check(output: &Output, holder: &Killed, waiter: &Killed) {
     assert!(ns(stall, "end_ns") + 200_000_000 >= end_ns, "{stall}");
 }
 
+/// Two threads take two mutexes of glibc, each in its own order.
+const DEADLOCK: &str = "
+import ctypes, threading, time
+libc = ctypes.CDLL(None)
+mutexes = [ctypes.create_string_buffer(64) for _ in range(2)]
+def take(first, second):
+    libc.pthread_mutex_lock(first)
+    time.sleep(0.3)
+    libc.pthread_mutex_lock(second)
+threading.Thread(target=take, args=mutexes).start()
+take(*reversed(mutexes))
+";
+
+#[test]
+fn live_a_deadlock_is_told() {
+    if !can_record_by_bpf("live_a_deadlock_is_told") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = Killed::start(Command::new("python3").args(["-c", DEADLOCK]));
+    until_asleep_in(&program, "futex");
+    let pid = program.0.id().to_string();
+    let begun = Instant::now();
+    let why: Value = loop {
+        let output = unhitch(folder.path(), &["why", "--live", "--json", "--victim", &pid]);
+        let why: Value = serde_json::from_slice(&output.stdout).unwrap();
+        // Both take their first mutex before they want the second.
+        if why["stalls"][0]["cause"]["pattern"] == "deadlock" {
+            break why;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{why}");
+    };
+    let stall = &why["stalls"][0];
+    let (victim, culprit) = (&stall["victim"], &stall["cause"]["culprit"]);
+    assert_eq!([&victim["pid"], &culprit["pid"]], [program.0.id(), program.0.id()]);
+    assert_ne!(victim["tid"], culprit["tid"], "{stall}");
+    let text = stall["text"].as_str().unwrap();
+    assert!(text.contains("each wait for a lock that the other owns"), "{text}");
+}
+
 #[test]
 fn live_a_hang_is_explained_before_it_ends() {
     if !can_record_by_bpf("live_a_hang_is_explained_before_it_ends") {

@@ -295,7 +295,7 @@ fn compare(what: &str, trace: &Trace, file: &Path) -> Account {
         let theirs = sums.get(tid).copied().unwrap_or_default().map(|ns| ns as f64);
         for column in 0..3 {
             let rest = theirs[column] - of(&account.ours)[column] - of(&account.explained)[column];
-            let undecided_us = account.undecided.get(&tid).copied().unwrap_or(0);
+            let undecided_us = account.undecided.get(tid).copied().unwrap_or(0);
             let tolerance =
                 (theirs[column] * TOLERANCE.0).max(TOLERANCE.1) + undecided_us as f64 * 1e3;
             if rest.abs() > tolerance {

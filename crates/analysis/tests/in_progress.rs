@@ -81,28 +81,54 @@ fn a_named_thread_is_explained_whatever_it_is_doing() {
     assert_eq!(kind_and_ms(busy), (StallKind::Longest, 1_000));
 }
 
-/// Of two threads that each own what the other waits for, the explanation ends with the second.
-#[test]
-fn owners_that_wait_for_each_other_are_followed_once() {
+/// "one" and "other" each own what the other waits for; "third" waits for a lock of "one"'s.
+fn deadlock() -> (Trace, [ThreadId; 3]) {
     let mut scene = Scene::default();
-    let [one, other, third] = [(100, "one"), (101, "other"), (102, "third")]
+    let threads @ [one, other, third] = [(100, "one"), (101, "other"), (102, "third")]
         .map(|(tid, name)| scene.thread(100, tid, name));
-    let lock = scene.stack(&["main", "pthread_mutex_lock", "|", "futex_wait", "schedule"]);
-    scene.switch(100 * MS, 0, one, Sleeping, other, lock);
-    scene.switch(200 * MS, 0, other, Sleeping, third, lock);
-    scene.switch(300 * MS, 0, third, Sleeping, IDLE, lock);
-    let mut trace = scene.finish(1, 1_000 * MS);
+    let stack = |scene: &mut Scene, name| {
+        scene.stack(&["main", name, "pthread_mutex_lock", "|", "futex_wait", "schedule"])
+    };
+    for (cpu, (thread, name)) in threads.into_iter().zip(["debit", "credit", "audit"]).enumerate() {
+        let waits_in = stack(&mut scene, name);
+        scene.switch(MS, cpu as u16, IDLE, Runnable, thread, StackId::EMPTY);
+        scene.switch((cpu as u64 + 1) * 100 * MS, cpu as u16, thread, Sleeping, IDLE, waits_in);
+    }
+    let mut trace = scene.finish(3, 1_000 * MS);
     for (waiter, owner) in [(one, other), (other, one), (third, one)] {
         let time = Time::from_nanos(1_000_000_000);
         trace.futex_waits.push(FutexWait { time, waiter, word_avma: 0x1000, owner: Some(owner) });
     }
+    (trace, threads)
+}
+
+#[test]
+fn threads_that_wait_for_each_other_are_a_deadlock() {
+    let (trace, [one, other, third]) = deadlock();
+    for (victim, culprit) in [(one, other), (other, one), (third, one)] {
+        let (stalls, text) = in_progress(&trace, vec![victim]);
+        let stall = stalls.first().expect(&text);
+        let finding = &stall.finding;
+        assert_eq!(
+            (finding.pattern, finding.culprit),
+            (Pattern::Deadlock, Some(culprit)),
+            "{text}"
+        );
+        let pieces = stall.explanation.pieces.iter().map(|piece| piece.window.duration_ns());
+        assert_eq!(pieces.sum::<u64>(), stall.explanation.window.duration_ns(), "{text}");
+    }
+    let (_, text) = in_progress(&trace, vec![third]);
+    insta::assert_snapshot!("deadlock", text);
+}
+
+#[test]
+fn one_that_could_go_on_is_none() {
+    let (mut trace, [one, other, third]) = deadlock();
+    // "other" waits for something without an owner.
+    trace.futex_waits.retain(|wait| wait.waiter != other);
     let (stalls, text) = in_progress(&trace, vec![third]);
-    let stall = stalls.iter().find(|stall| stall.candidate.victim == third).expect(&text);
+    let stall = stalls.first().expect(&text);
     assert_eq!(stall.finding.pattern, Pattern::LongHold, "{text}");
     let chain: Vec<ThreadId> = stall.explanation.hops.iter().map(|hop| hop.by).collect();
-    assert!(chain.contains(&one) && chain.contains(&other), "{text}");
-    assert_eq!(
-        stall.explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum::<u64>(),
-        700_000_000
-    );
+    assert_eq!(chain, [one, other], "owners are followed: {text}");
 }

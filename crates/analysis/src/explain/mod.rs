@@ -214,15 +214,35 @@ fn ended_by(
     segment: &Segment,
 ) -> Option<(ThreadId, WakeSource)> {
     let Some(wake) = segment.wake else {
-        let waits_at_end = segment.window.end == analysis.timeline.window().end;
-        let futexes = &analysis.trace.futex_waits;
-        let of_futex = || futexes.iter().find(|wait| wait.waiter == thread)?.owner;
-        let kept = || kept_wait(analysis, segment)?.owner;
-        let owner = waits_at_end.then(|| of_futex().or_else(kept)).flatten()?;
+        let owner = owner_at_end(analysis, thread, segment)?;
         return Some((owner, WakeSource { context: WakeContext::Task, interrupt: None }));
     };
     let source = analysis.stacks.wake_source(analysis.trace, wake);
     source.context.is_task().then(|| (analysis.trace.wakings.waker[wake], source))
+}
+
+/// Who owns what a thread waits for in a sleep that has not ended when the recording does.
+fn owner_at_end(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<ThreadId> {
+    let has_ended = segment.wake.is_some() || segment.window.end < analysis.timeline.window().end;
+    let futexes = &analysis.trace.futex_waits;
+    let of_futex = || futexes.iter().find(|wait| wait.waiter == thread)?.owner;
+    let kept = || kept_wait(analysis, segment)?.owner;
+    (!has_ended).then(|| of_futex().or_else(kept)).flatten()
+}
+
+/// The sleep of `thread` that has not ended when the recording does, and who owns what it waits
+/// for.
+pub(crate) fn owned_at_end(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+) -> Option<(Segment, ThreadId)> {
+    let end = analysis.timeline.window().end;
+    let last = analysis.segments(thread, Window::new(end.minus(1), end)).pop()?;
+    let owner = match last.state {
+        State::Sleeping(_) => owner_at_end(analysis, thread, &last)?,
+        _ => return None,
+    };
+    Some((last, owner))
 }
 
 /// A thread that waits with a timeout, polls, and waits again (for CPython's GIL every 5 ms, for a

@@ -103,8 +103,7 @@ impl Case<'_> {
         let (sleeper, part) = (self.name(hop.sleeper), self.percent(ns));
         match weak.kind {
             WeakKind::NoWake => Sentence::from(
-                "the recording ends before the lock is released; its owner was read from the lock \
-                 word",
+                "the recording ends before the lock is released; its owner was read from the lock",
             ),
             WeakKind::Queued => sentence!(
                 "for {} of the stall, the lock's owner is inferred from hand-offs, e.g. before {} \

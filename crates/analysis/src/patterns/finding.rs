@@ -10,6 +10,8 @@ use unhitch_model::{NameId, ThreadId};
 pub enum Pattern {
     /// The releaser takes the lock again before the woken waiter runs.
     LockStarvation,
+    /// Threads own what each other waits for.
+    Deadlock,
     /// One thread held what the victim waited for.
     LongHold,
     /// Many threads take one lock briefly, so often that it is never free.
@@ -43,6 +45,7 @@ impl Pattern {
     pub const fn name(self) -> &'static str {
         match self {
             Self::LockStarvation => "lock_starvation",
+            Self::Deadlock => "deadlock",
             Self::LongHold => "long_hold",
             Self::SaturatedLock => "saturated_lock",
             Self::SerializedExit => "serialized_exit",

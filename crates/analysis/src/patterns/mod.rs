@@ -10,6 +10,7 @@ mod computing;
 mod cpu_bound;
 mod cpu_starvation;
 mod dead_end;
+mod deadlock;
 mod disks;
 mod evidence;
 mod finding;
@@ -40,6 +41,7 @@ pub type Detector = fn(&Case<'_>) -> Option<Finding>;
 /// The registry of patterns, the most specific first.
 pub const DETECTORS: &[Detector] = &[
     samples_only::detect,
+    deadlock::detect,
     lock_starvation::detect,
     stopped::detect,
     io_wait::detect,
