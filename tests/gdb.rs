@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write, stderr};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-use unhitch_model::{ModuleKind, ThreadId, Trace};
+use unhitch_model::{FrameId, ModuleKind, ThreadId, Trace};
 use unhitch_record::{EngineChoice, Extras, Options, Recorder, SaveTarget};
 
 /// Threads that wait in many ways, at different depths: in the interpreter, in the C library, in
@@ -95,13 +95,19 @@ fn by_gdb(pid: u32) -> HashMap<u32, Vec<u64>> {
 fn recorded(trace: &Trace, thread: ThreadId) -> Option<Vec<u64>> {
     let switch = trace.switches.prev.iter().rposition(|prev| *prev == thread)?;
     let stack = trace.switches.stack[switch];
+    let is_native = |frame: &&FrameId| {
+        let module = trace.stacks.frame(**frame).and_then(|frame| trace.modules.get(frame.module));
+        module.is_none_or(|module| module.kind != ModuleKind::Script)
+    };
     let place = |frame| {
         let frame = trace.stacks.frame(frame)?;
         let is_cut = trace.modules.get(frame.module)?.kind == ModuleKind::Cut;
         // A frame stands for the call, which is before the return address.
         Some(if is_cut { PAGE } else { (frame.offset + 1) % PAGE })
     };
-    trace.stacks.user_frames(stack).iter().map(|frame| place(*frame)).collect()
+    // The interpreter's own frames: gdb shows those of the script apart.
+    let native = trace.stacks.user_frames(stack).iter().filter(is_native);
+    native.map(|frame| place(*frame)).collect()
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::wait_class::{InterruptSource, Wait, WaitClass};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
-use unhitch_model::{FrameId, StackId, Trace, WakeFlags};
+use unhitch_model::{FrameId, ModuleKind, StackId, Trace, WakeFlags};
 
 /// What a stack was recorded for, which decides which of its frames mean something.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -309,14 +309,17 @@ fn frame_class(
     cache: &mut FxHashMap<u32, Vec<u16>>,
 ) -> FrameClass {
     let symbols = trace.symbols.get(frame);
+    let module = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module));
+    // A function of a script may be called `poll`, too.
+    let is_script = module.is_some_and(|module| module.kind == ModuleKind::Script);
     let mut class = FrameClass {
         patterns: Vec::new(),
-        noise: !symbols.is_empty(),
+        noise: !symbols.is_empty() && !is_script,
         roles: Vec::new(),
         identity: u64::from(frame.0),
         runtime: is_runtime(trace, frame),
     };
-    for symbol in symbols {
+    for symbol in symbols.iter().filter(|_| !is_script) {
         let name = trace.name(symbol.function);
         let patterns =
             cache.entry(symbol.function.0).or_insert_with(|| rules.patterns_matching(name));
