@@ -7,7 +7,7 @@ use super::case::{samples_of, weaken};
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
-use crate::wording::sentence::{Sentence, Span, count, duration, function, sentence};
+use crate::wording::sentence::{Sentence, Span, count, duration, sentence};
 use crate::{InterruptSource, Operation, Segment, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -117,8 +117,7 @@ impl Starvation {
         };
         let mut cause = sentence!("lock starvation ({}). Holder: {}", kind, case.name(culprit));
         if let Some(spot) = case.hot(culprit, &holding) {
-            let hot = case.hot_name(&spot);
-            cause.push(sentence!(", hot in {} ({})", function(&hot), samples_of(&spot)));
+            cause.push(sentence!(", hot in {} ({})", case.hot_place(&spot), samples_of(&spot)));
             let busy: u64 = holding.iter().map(|window| window.duration_ns()).sum();
             sentences.push(sentence!(
                 "Meanwhile {} accounts for {} of the wait ({}).",

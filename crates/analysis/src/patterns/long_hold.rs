@@ -7,7 +7,7 @@ use super::finding::{Finding, Pattern};
 use crate::explain::{Cause, Hop};
 use crate::samples::HotSpot;
 use crate::stacks::text::own_function;
-use crate::wording::sentence::{Sentence, function, plural, sentence};
+use crate::wording::sentence::{Sentence, plural, sentence};
 use crate::wording::units;
 use rustc_hash::FxHashSet;
 use unhitch_model::{ThreadId, Window};
@@ -43,7 +43,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (name, doing) = match &hold.hot {
         Some(spot) => {
             let name = case.hot_name(spot);
-            let doing = sentence!(" while computing in {} ({})", function(&name), samples_of(spot));
+            let place = case.hot_place(spot);
+            let doing = sentence!(" while computing in {} ({})", place, samples_of(spot));
             (name, doing)
         }
         None => (waited_in(case, hop), hold.main_activity()),

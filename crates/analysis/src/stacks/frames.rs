@@ -1,29 +1,7 @@
-//! Single frames and names: which belong to the program itself, which only implement a lock or a
-//! wait, and how long names are shortened.
+//! Single names: which only implement a lock or a wait, which start every program, and how long
+//! names are shortened.
 
 use super::name_patterns::base_name;
-use unhitch_model::{FrameId, Trace};
-
-/// True for a frame that is not the program's own: in the C library or another runtime library, or
-/// in no known file.
-pub(crate) fn is_runtime(trace: &Trace, frame: FrameId) -> bool {
-    const LIBRARIES: [&str; 8] = [
-        "libc.so",
-        "libc-",
-        "libpthread",
-        "ld-linux",
-        "ld-musl",
-        "libstdc++",
-        "mscorlib.",
-        "System.Private.CoreLib.",
-    ];
-    let Some(module) = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module))
-    else {
-        return true;
-    };
-    let path = trace.name(module.path);
-    !module.kind.is_program() || LIBRARIES.iter().any(|part| path.contains(part))
-}
 
 /// True for functions that start every program or thread, or enter every system call.
 pub(crate) fn is_scaffold(name: &str) -> bool {
