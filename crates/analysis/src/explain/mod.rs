@@ -10,12 +10,15 @@ mod explanation;
 mod occupants;
 mod operations;
 mod partition;
+mod runner;
 pub mod throttling;
+mod timed_waits;
 mod wait_class;
 
 pub use chain::{ChainLink, LinkState};
 pub use explanation::{Cause, Explanation, Hop, Piece};
 pub use occupants::occupants;
+pub(crate) use operations::woke_someone_of;
 pub use operations::{Operation, operations};
 pub use partition::{Share, What, partition};
 pub use wait_class::class_of;
@@ -26,7 +29,8 @@ use crate::locks::{is_same_address, is_same_lock, leaf, lock_of, waits_for_lock}
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
-use operations::{LOOK_NS, woke_someone};
+use runner::runner_of;
+use timed_waits::{ended_by, join_timed_waits, looks};
 use unhitch_model::{StackId, ThreadId, Window};
 
 /// Explains what kept `victim` inside `window`.
@@ -169,10 +173,17 @@ fn follow(
     if class == WaitClass::Stopped {
         return None;
     }
-    let (by, source) = ended_by(analysis, thread, segment)?;
+    let by_task = WakeSource { context: WakeContext::Task, interrupt: None };
+    let ended = ended_by(analysis, thread, segment);
+    let ran_on = match ended {
+        None => runner_of(analysis, thread, segment),
+        Some(_) => None,
+    };
+    let (by, source) = ended.or(ran_on.map(|runner| (runner, by_task)))?;
     let depth =
         parent.and_then(|hop| explanation.hops.get(hop as usize)).map_or(1, |hop| hop.depth + 1);
-    let usable = by != thread && !by.is_idle() && (segment.wake.is_some() || depth == 1);
+    let is_known = segment.wake.is_some() || ran_on.is_some() || depth == 1;
+    let usable = by != thread && !by.is_idle() && is_known;
     let slept = Window::new(
         segment.left(analysis.trace).unwrap_or(segment.window.start),
         segment.window.end,
@@ -186,120 +197,13 @@ fn follow(
         lock_avma: lock_of(analysis, thread, segment),
         owner: kept_wait(analysis, segment).and_then(|wait| wait.owner),
         looks: looks(analysis, thread, slept),
-        wake: segment.wake,
+        wake: segment.wake.filter(|_| ran_on.is_none()),
+        ran_on: ran_on.is_some(),
         source,
         by,
         parent,
         depth,
     })
-}
-
-/// The task that ended a sleep, or owns what it waits for where the recording ends first.
-fn ended_by(
-    analysis: &Analysis<'_>,
-    thread: ThreadId,
-    segment: &Segment,
-) -> Option<(ThreadId, WakeSource)> {
-    let Some(wake) = segment.wake else {
-        let waits_at_end = segment.window.end == analysis.timeline.window().end;
-        let wait =
-            analysis.trace.futex_waits.iter().find(|wait| waits_at_end && wait.waiter == thread)?;
-        return Some((wait.owner?, WakeSource { context: WakeContext::Task, interrupt: None }));
-    };
-    let source = analysis.stacks.wake_source(analysis.trace, wake);
-    source.context.is_task().then(|| (analysis.trace.wakings.waker[wake], source))
-}
-
-/// A thread that waits with a timeout, polls, and waits again (for CPython's GIL every 5 ms, for a
-/// Java monitor ever more seldom, for PostgreSQL's deadlock check once a second) waits once, in
-/// whatever call: its sleeps, and the polls in between, become one sleep, which ends when another
-/// thread wakes it. Sleeps that no thread ended stay as they are.
-fn join_timed_waits(
-    analysis: &Analysis<'_>,
-    thread: ThreadId,
-    segments: Vec<Segment>,
-) -> Vec<Segment> {
-    // Latest first.
-    let mut joined: Vec<Segment> = Vec::with_capacity(segments.len());
-    for segment in segments.into_iter().rev() {
-        match later_sleep(analysis, thread, &segment, &joined) {
-            Some(later) => {
-                joined.truncate(later + 1);
-                if let Some(sleep) = joined.last_mut() {
-                    sleep.window.start = segment.window.start;
-                    (sleep.out, sleep.earlier) = (segment.out, segment.earlier);
-                }
-            }
-            None => joined.push(segment),
-        }
-    }
-    joined.reverse();
-    joined
-}
-
-/// Index in `after` (latest first) of the later sleep that continues the wait of `segment`:
-/// that one timed out, and its thread slept again below the same caller.
-fn later_sleep(
-    analysis: &Analysis<'_>,
-    thread: ThreadId,
-    segment: &Segment,
-    after: &[Segment],
-) -> Option<usize> {
-    if !may_repeat(analysis, segment) || !timed_out(analysis, segment) {
-        return None;
-    }
-    let later = after
-        .iter()
-        .rposition(|other| !matches!(other.state, State::Ran | State::Runnable { .. }))?;
-    let (sleep, look) = (&after[later], &after[later + 1..]);
-    let stacks = [segment, sleep].map(|sleep| sleep.wait_stack(analysis.trace));
-    let is_wait =
-        may_repeat(analysis, sleep) && analysis.stacks.is_same_caller(stacks[0], stacks[1]);
-    let ran = look.iter().filter(|between| between.state == State::Ran);
-    let ran_ns: u64 = ran.map(|ran| ran.window.duration_ns()).sum();
-    let got_on =
-        || woke_someone(analysis, thread, Window::new(segment.window.end, sleep.window.start));
-    (is_wait
-        && ran_ns <= LOOK_NS
-        && ended_by(analysis, thread, sleep).is_some_and(|(by, _)| by != thread)
-        && !got_on())
-    .then_some(later)
-}
-
-/// True for a sleep that its thread may take up again: not one that somebody else imposed on
-/// it, nor one for a device.
-fn may_repeat(analysis: &Analysis<'_>, segment: &Segment) -> bool {
-    let class = class_of(analysis, segment);
-    let imposed = matches!(
-        class,
-        WaitClass::Stopped | WaitClass::KernelIdle | WaitClass::Memory | WaitClass::Process
-    );
-    matches!(segment.state, State::Sleeping(_)) && !imposed && !class.is_disk()
-}
-
-/// True for a sleep that ended by its own timer. Where nobody is known to have ended a sleep
-/// that only a thread or a timer ends, it was the timer (interrupts of an idle CPU may not be
-/// reported).
-fn timed_out(analysis: &Analysis<'_>, segment: &Segment) -> bool {
-    match segment.wake {
-        Some(wake) => {
-            analysis.stacks.wake_source(analysis.trace, wake).interrupt
-                == Some(InterruptSource::Timeout)
-        }
-        None => matches!(
-            class_of(analysis, segment),
-            WaitClass::Lock | WaitClass::Condition | WaitClass::Timer
-        ),
-    }
-}
-
-/// How often a thread slept again inside the one wait `slept`.
-fn looks(analysis: &Analysis<'_>, thread: ThreadId, slept: Window) -> u32 {
-    let mut sleeps = 0u32;
-    analysis.timeline.each_segment(analysis.trace, thread, slept, &mut |segment| {
-        sleeps += u32::from(matches!(segment.state, State::Sleeping(_)))
-    });
-    sleeps.saturating_sub(1)
 }
 
 /// The cause of a segment that leads no further.
@@ -318,7 +222,12 @@ fn terminal(analysis: &Analysis<'_>, segment: &Segment) -> Cause {
                 (class, _) if class.is_disk() => Cause::Io,
                 (_, Some(InterruptSource::BlockIo)) => Cause::Io,
                 (WaitClass::Timer, _) => Cause::Timer,
-                (_, Some(InterruptSource::Timeout | InterruptSource::Timer)) => Cause::Timeout,
+                (
+                    _,
+                    Some(
+                        InterruptSource::Timeout | InterruptSource::Alarm | InterruptSource::Timer,
+                    ),
+                ) => Cause::Timeout,
                 (WaitClass::Network, _) | (_, Some(InterruptSource::Network)) => Cause::Message,
                 _ => Cause::UnknownWaker,
             }

@@ -185,6 +185,21 @@ pub(crate) fn woke_someone(analysis: &Analysis<'_>, thread: ThreadId, window: Wi
     })
 }
 
+/// True when a thread woke a certain other one inside `window`.
+pub(crate) fn woke_someone_of(
+    analysis: &Analysis<'_>,
+    waker: ThreadId,
+    woken: ThreadId,
+    window: Window,
+) -> bool {
+    let wakings = &analysis.trace.wakings;
+    wakings.range(window).any(|index| {
+        wakings.waker[index] == waker
+            && wakings.wakee[index] == woken
+            && analysis.stacks.is_by_task(analysis.trace, index)
+    })
+}
+
 impl WaitClass {
     /// The more certain of two classes of the same wait: a wake-up by an unlock makes an ambiguous
     /// futex a lock for good.

@@ -13,6 +13,7 @@ mod dead_end;
 mod disks;
 mod evidence;
 mod finding;
+mod idle_holder;
 mod io_wait;
 mod lock_convoy;
 mod lock_starvation;
@@ -20,6 +21,7 @@ mod long_hold;
 mod memory;
 mod occupants;
 mod peers;
+mod polled_lock;
 mod priority_inversion;
 mod samples_only;
 mod saturated_lock;
@@ -45,6 +47,7 @@ pub const DETECTORS: &[Detector] = &[
     io_wait::detect,
     priority_inversion::detect,
     long_hold::detect,
+    idle_holder::detect,
     saturated_lock::detect,
     lock_convoy::detect,
     memory::detect,

@@ -127,7 +127,9 @@ pub struct Wait {
 pub enum InterruptSource {
     /// The timeout with which the sleeper went to sleep.
     Timeout,
-    /// Another timer: a timerfd, an interval timer, delayed work.
+    /// A timer of the process that sends it a signal.
+    Alarm,
+    /// Another timer: a timerfd, delayed work.
     Timer,
     /// A block device's completion.
     BlockIo,

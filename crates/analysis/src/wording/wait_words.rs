@@ -1,20 +1,26 @@
 //! What a thread waits for, in the words of those who use its program, where a rule has them.
 
-use crate::{Analysis, Hop};
+use crate::{Analysis, Hop, WaitClass};
 use unhitch_model::StackId;
 
 /// What the wait of a hop was for: `a row lock of PostgreSQL`.
 pub(crate) fn wanted(analysis: &Analysis<'_>, hop: &Hop) -> Option<String> {
-    wanted_on(analysis, hop.wait_stack)
-}
-
-/// The same for a stack.
-pub(crate) fn wanted_on(analysis: &Analysis<'_>, wait_stack: StackId) -> Option<String> {
-    let words = analysis.stacks.words(wait_stack)?;
+    let words = analysis.stacks.words(hop.wait_stack)?;
     let article = match words.split(' ').next() {
         Some("its" | "the") => "",
         Some(first) if first.starts_with(['a', 'e', 'i', 'o', 'u']) => "an ",
         _ => "a ",
     };
     Some(format!("{article}{words}"))
+}
+
+/// The lock that a hop waited for, of which was told before: `the row lock`.
+pub(crate) fn the_lock(analysis: &Analysis<'_>, hop: &Hop) -> String {
+    let words = analysis.stacks.words(hop.wait_stack).unwrap_or("lock");
+    format!("the {}", words.split(" of ").next().unwrap_or(words))
+}
+
+/// A wait in a list: `row lock of PostgreSQL`, else its class.
+pub(crate) fn of_wait(analysis: &Analysis<'_>, class: WaitClass, wait_stack: StackId) -> String {
+    analysis.stacks.words(wait_stack).map_or_else(|| class.words(), str::to_owned)
 }
