@@ -4,17 +4,13 @@
 //! *Why:* the timer of such a wait ends nothing, so it is never the cause. Whoever let the thread
 //! go on in the end ended the whole wait.
 
-use super::operations::{LOOK_NS, woke_someone};
+use super::operations::{LONGEST_LOOK_NS, LOOK_NS, woke_someone};
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
 use unhitch_model::{ThreadId, Window};
-
-/// Maximum time between two sleeps for one lock, nanoseconds: PostgreSQL looks for deadlocks there,
-/// which takes all locks of its lock table, and may read a page of its own code from a disk.
-const LONGEST_LOOK_NS: u64 = 20_000_000;
 
 /// The task that ended a sleep, or owns what it waits for where the recording ends first.
 pub(super) fn ended_by(

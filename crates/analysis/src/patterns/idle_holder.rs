@@ -41,10 +41,15 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         client.clone(),
         wait_words::the_lock(analysis, lock)
     ));
+    let doing = match analysis.stacks.words(idle.wait_stack) {
+        Some(_) => "idle between two commands: it waited for its client,",
+        None => "idle: it waited for",
+    };
     let cause = sentence!(
-        "{} kept {} while it was idle: it waited for {}.",
+        "a long lock hold: {} kept {} while it was {} {}.",
         holder,
         wait_words::the_lock(analysis, lock),
+        doing,
         client
     );
     let mut finding = Finding {

@@ -41,6 +41,8 @@ pub(super) struct LayerLists {
     runtime_functions: Vec<String>,
     #[serde(default)]
     runtime_sources: Vec<String>,
+    #[serde(default)]
+    program_sources: Vec<String>,
 }
 
 /// The lists, ready to be compared with names.
@@ -50,6 +52,7 @@ pub(super) struct LayerRules {
     runtime_modules: NamePatterns,
     runtime_functions: NamePatterns,
     runtime_sources: NamePatterns,
+    program_sources: NamePatterns,
 }
 
 impl LayerRules {
@@ -59,6 +62,7 @@ impl LayerRules {
         self.runtime_modules.add_all(&lists.runtime_modules);
         self.runtime_functions.add_all(&lists.runtime_functions);
         self.runtime_sources.add_all(&lists.runtime_sources);
+        self.program_sources.add_all(&lists.program_sources);
     }
 
     /// Whose code each module of the trace holds, by module id. Code in anonymous memory belongs to
@@ -87,19 +91,27 @@ impl LayerRules {
         if layer != Layer::Program {
             return layer;
         }
-        let is_anonymous = trace
-            .modules
-            .get(code.module)
-            .is_some_and(|module| matches!(module.kind, ModuleKind::Anonymous { .. }));
+        let kind = trace.modules.get(code.module).map(|module| module.kind);
         match trace.symbols.get(frame).last() {
-            Some(symbol) if self.is_runtimes(trace, symbol) => Layer::Runtime,
-            None if is_anonymous => Layer::Unknown,
+            Some(symbol) if self.is_runtimes(trace, symbol, kind) => Layer::Runtime,
+            None if matches!(kind, Some(ModuleKind::Anonymous { .. })) => Layer::Unknown,
             _ => layer,
         }
     }
 
-    fn is_runtimes(&self, trace: &Trace, symbol: &Symbol) -> bool {
-        self.runtime_functions.has(trace.name(symbol.function))
-            || self.runtime_sources.has(trace.name(symbol.file))
+    fn is_runtimes(&self, trace: &Trace, symbol: &Symbol, kind: Option<ModuleKind>) -> bool {
+        let (function, source) = (trace.name(symbol.function), trace.name(symbol.file));
+        // Names in scripts have nothing in common with those of compiled code.
+        let is_compiled = matches!(
+            kind,
+            Some(
+                ModuleKind::File
+                    | ModuleKind::Image { .. }
+                    | ModuleKind::Jit { .. }
+                    | ModuleKind::Anonymous { .. }
+            )
+        );
+        (is_compiled && self.runtime_functions.has(function))
+            || (self.runtime_sources.has(source) && !self.program_sources.has(source))
     }
 }

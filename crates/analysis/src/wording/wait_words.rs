@@ -17,10 +17,12 @@ pub(crate) fn wanted(analysis: &Analysis<'_>, hop: &Hop) -> Option<String> {
 /// The lock that a hop waited for, of which was told before: `the row lock`.
 pub(crate) fn the_lock(analysis: &Analysis<'_>, hop: &Hop) -> String {
     let words = analysis.stacks.words(hop.wait_stack).unwrap_or("lock");
+    let words = words.strip_prefix("the ").unwrap_or(words);
     format!("the {}", words.split(" of ").next().unwrap_or(words))
 }
 
 /// A wait in a list: `row lock of PostgreSQL`, else its class.
 pub(crate) fn of_wait(analysis: &Analysis<'_>, class: WaitClass, wait_stack: StackId) -> String {
-    analysis.stacks.words(wait_stack).map_or_else(|| class.words(), str::to_owned)
+    let words = analysis.stacks.words(wait_stack);
+    words.map_or_else(|| class.words(), |words| words.trim_start_matches("the ").to_owned())
 }
