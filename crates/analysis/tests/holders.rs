@@ -5,7 +5,7 @@ mod scene;
 
 use TaskState::{Runnable, Sleeping};
 use scene::{Scene, judged};
-use unhitch_analysis::{Evidence, Pattern};
+use unhitch_analysis::{Analysis, Evidence, Pattern, Query, Rules};
 use unhitch_model::*;
 
 const MS: u64 = 1_000;
@@ -198,4 +198,43 @@ fn of_two_nobody_is_named() {
     let (trace, _) = polls(2);
     let (stall, text) = judged(&trace);
     assert_eq!(stall.finding.culprit, None, "{text}");
+}
+
+/// The holder's side of the same, as the client of the process that polls sees it.
+#[test]
+fn a_server_that_polls_is_not_to_blame_for_its_own_timer() {
+    let mut scene = Scene::default();
+    let client = scene.thread(50, 50, "client");
+    let server = scene.thread(100, 100, "server");
+    let ask = scene.stack(&["main", "ask", "|", "unix_stream_read_generic", "schedule"]);
+    let reply = scene.stack(&["main", "reply", "|", "sock_def_readable", "try_to_wake_up"]);
+    let poll = scene.stack(&[
+        "main",
+        "save",
+        "sqlite3_step",
+        "sqlite3InvokeBusyHandler",
+        "|",
+        "do_nanosleep",
+        "schedule",
+    ]);
+    let timeout = timer(&mut scene, "hrtimer_wakeup");
+    scene.switch(90 * MS, 1, client, Sleeping, IDLE, ask);
+    for round in 0..5 {
+        let (from, to) = ((100 + round * 90) * MS + 100, (190 + round * 90) * MS);
+        scene.switch(from, 0, server, Sleeping, IDLE, poll);
+        scene.wake(to, 0, IDLE, server, WakeFlags::HARDIRQ, timeout);
+        scene.switch(to + 10, 0, IDLE, Runnable, server, NONE);
+    }
+    scene.wake(551 * MS, 0, server, client, WakeFlags::default(), reply);
+    scene.switch(551 * MS + 10, 1, IDLE, Runnable, client, NONE);
+    let trace = scene.finish(2, 600 * MS);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let window = Window::new(Time::from_nanos(90 * MS * 1000), Time::from_nanos(551 * MS * 1000));
+    let query = Query { victims: vec![client], window: Some(window), ..Query::default() };
+    let stall = unhitch_analysis::diagnose(&analysis, &query).into_iter().next().expect("asked");
+    let finding = &stall.finding;
+    let cause = finding.cause.to_string();
+    assert_eq!((finding.culprit, finding.function.as_str()), (None, "sqlite3_step"), "{cause}");
+    assert!(cause.contains("polling for a lock on the database file"), "{cause}");
+    assert_eq!(finding.evidence, Evidence::Inferred);
 }

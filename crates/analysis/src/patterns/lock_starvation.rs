@@ -9,7 +9,7 @@ use super::polled_lock;
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, Span, count, duration, sentence};
-use crate::{InterruptSource, Operation, Segment, State, WaitClass};
+use crate::{Operation, Segment, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{StackId, ThreadId, Window, units};
@@ -32,7 +32,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if is_inverted {
         return None;
     }
-    let timeouts = own_timeouts(case, operation);
+    let timeouts = polled_lock::own_timeouts(case, operation);
     if timeouts * 2 > operation.wakes.len() {
         // A waiter that only polled until the holder released was kept waiting by that holder,
         // however often it looked.
@@ -47,18 +47,6 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     Some(starvation.finding(case, operation))
-}
-
-/// How many of the operation's wake-ups came from its own timer.
-fn own_timeouts(case: &Case<'_>, operation: &Operation) -> usize {
-    let source = |wake| case.analysis.stacks.wake_source(case.analysis.trace, wake).interrupt;
-    let is_timer = |wake: &&usize| {
-        matches!(
-            source(**wake),
-            Some(InterruptSource::Timeout | InterruptSource::Alarm | InterruptSource::Timer)
-        )
-    };
-    operation.wakes.iter().filter(is_timer).count()
 }
 
 /// Who starved the waiter, and how.

@@ -53,6 +53,7 @@ pub const DETECTORS: &[Detector] = &[
     memory::detect,
     cpu_starvation::detect,
     cpu_bound::detect,
+    polled_lock::detect,
     timer_sleep::detect,
     dead_end::detect,
 ];

@@ -7,13 +7,44 @@
 
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
-use crate::explain::woke_someone_of;
+use crate::explain::{Cause, Hop, Piece, class_of, operations, woke_someone_of};
 use crate::stacks::Layer;
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, count, duration, sentence};
-use crate::{Operation, Segment, State};
+use crate::{InterruptSource, Operation, Segment, State, WaitClass};
 use std::cmp::Reverse;
 use unhitch_model::{FrameId, ModuleId, ThreadId, Time, Window};
+
+/// A thread that the victim waited for, or the victim itself, polls for a lock.
+pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
+    let polls = |piece: &Piece, _: Option<&Hop>| {
+        matches!(piece.cause, Cause::Timeout | Cause::Timer)
+            && class_of(case.analysis, &piece.segment) == WaitClass::Lock
+    };
+    let (sleeper, ns) = case.most_of(polls)?;
+    if !case.is_most(ns) {
+        return None;
+    }
+    let segments = case.analysis.segments(sleeper, case.explanation.window);
+    let waits = operations(case.analysis, sleeper, &segments).into_iter();
+    let locks = waits.filter(|wait| wait.class == WaitClass::Lock);
+    let operation = locks.max_by_key(|wait| wait.window.duration_ns())?;
+    let timeouts = own_timeouts(case, &operation);
+    (operation.wakes_in_vain() > 0 && timeouts * 2 > operation.wakes.len())
+        .then(|| finding(case, &operation, timeouts))
+}
+
+/// How many of the operation's wake-ups came from its own timer.
+pub(super) fn own_timeouts(case: &Case<'_>, operation: &Operation) -> usize {
+    let source = |wake| case.analysis.stacks.wake_source(case.analysis.trace, wake).interrupt;
+    let is_timer = |wake: &&usize| {
+        matches!(
+            source(**wake),
+            Some(InterruptSource::Timeout | InterruptSource::Alarm | InterruptSource::Timer)
+        )
+    };
+    operation.wakes.iter().filter(is_timer).count()
+}
 
 /// Nobody woke it: it looked at the lock by its own timer, and never at the right moment.
 pub(super) fn finding(case: &Case<'_>, operation: &Operation, timeouts: usize) -> Finding {
@@ -45,8 +76,9 @@ pub(super) fn finding(case: &Case<'_>, operation: &Operation, timeouts: usize) -
             count(wakes)
         ),
         sentences: vec![sentence!(
-            "It polled for a {}: its own timer woke it {} times (every {}), {} times in vain; \
+            "{} polled for a {}: its own timer woke it {} times (every {}), {} times in vain; \
              each time it waited in\n  {}",
+            case.it_or_name(operation.thread),
             wanted,
             count(timeouts as u64),
             duration(operation.window.duration_ns() / wakes.max(1)),
@@ -58,6 +90,9 @@ pub(super) fn finding(case: &Case<'_>, operation: &Operation, timeouts: usize) -
             .to_owned(),
         ..case.finding(Pattern::LockStarvation, cause)
     };
+    if operation.thread != case.candidate.victim {
+        finding.sentences.splice(0..0, case.waited_in());
+    }
     if let Some(suspect) = &suspect {
         finding.sentences.push(suspect.sentence(case));
         finding.evidence_words = sentence!(

@@ -71,7 +71,10 @@ impl WaitClass {
 
     /// True for waits that another thread ends, or seems to.
     pub(super) const fn is_between_threads(self) -> bool {
-        matches!(self, Self::Lock | Self::Condition | Self::Ipc | Self::Idle | Self::Timer)
+        matches!(
+            self,
+            Self::Lock | Self::Condition | Self::Ipc | Self::Network | Self::Idle | Self::Timer
+        )
     }
 
     /// True for classes that no thread ever waits in by choice.
