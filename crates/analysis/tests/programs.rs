@@ -4,8 +4,10 @@
 mod scene;
 
 use scene::Scene;
-use unhitch_analysis::{Analysis, Rules, WaitClass, text};
-use unhitch_model::{Frame, FrameId, Module, ModuleKind, NameId, StackId, Symbol};
+use unhitch_analysis::{Analysis, Query, Rules, WaitClass, text};
+use unhitch_model::{
+    Frame, FrameId, Module, ModuleKind, NameId, StackId, Symbol, TaskState, ThreadId, Time, Window,
+};
 
 /// A recorded stack, leaf first: functions of the kernel, and after `""` those of the process as
 /// `FILE!function`, `FILE+0x1234` where the file has no name for it, or `!function` where a runtime
@@ -298,7 +300,6 @@ fn libraries_that_call_the_futex_themselves_are_known() {
     assert_eq!(of("app!parking_lot::raw_mutex::RawMutex::lock_slow"), named("", "save_document"));
 }
 
-/// A hot spot is the program's function if half of the samples are in it, with what it called.
 #[test]
 fn the_functions_of_a_runtime_are_not_the_programs() {
     let layers: [(&[&str], &str); 6] = [
@@ -318,4 +319,30 @@ fn the_functions_of_a_runtime_are_not_the_programs() {
     for (stack, function) in layers {
         assert_eq!(wait(&[stack]).2, function, "{stack:?}");
     }
+}
+
+/// The program's function is told, and what of its runtime it called; the kernel's stays the kernel's.
+#[test]
+fn a_computation_is_told_by_the_programs_function_and_what_it_called() {
+    let hot = |leaf: &[&str]| {
+        let mut scene = Scene::default();
+        let node = scene.thread(1, 1, "node");
+        let root = ["!validateEmail", "node!v8::internal::Execution::Call", "node!main"];
+        let stack = recorded(&mut scene, &[leaf, &root].concat());
+        let poll = scene.stack(&["main", "|", "do_epoll_wait", "schedule"]);
+        scene.switch(1_000, 0, ThreadId::IDLE, TaskState::Runnable, node, StackId::EMPTY);
+        (0..400).for_each(|ms| drop(scene.sample(1_500 + ms * 1_000, 0, node, stack)));
+        scene.switch(401_900, 0, node, TaskState::Sleeping, ThreadId::IDLE, poll);
+        let trace = scene.finish(1, 500_000);
+        let analysis = Analysis::new(&trace, &Rules::default());
+        let window = Window::new(Time::from_nanos(1_000_000), Time::from_nanos(401_000_000));
+        let query = Query { victims: vec![node], window: Some(window), ..Query::default() };
+        let finding = unhitch_analysis::diagnose(&analysis, &query).swap_remove(0).finding;
+        (finding.function, finding.cause.to_string())
+    };
+    let (function, cause) = hot(&["", "node!v8::internal::RegExpImpl::Exec"]);
+    assert_eq!(function, "validateEmail");
+    assert!(cause.contains("in validateEmail → … → v8::internal::RegExpImpl::Exec"), "{cause}");
+    let (function, cause) = hot(&["smaps_pte_range", ""]);
+    assert_eq!(function, "smaps_pte_range", "{cause}");
 }
