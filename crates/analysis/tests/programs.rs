@@ -185,6 +185,33 @@ fn mariadb_names_its_locks() {
     );
 }
 
+#[test]
+fn a_session_of_mariadb_waits_for_its_clients_next_command() {
+    let poll = [
+        "__schedule",
+        "schedule",
+        "schedule_hrtimeout_range_clock",
+        "poll_schedule_timeout.constprop.0",
+        "do_sys_poll",
+        "__x64_sys_poll",
+        "",
+        "libc.so.6!poll",
+    ];
+    let read = [
+        "mariadbd!vio_io_wait",
+        "mariadbd!vio_socket_io_wait",
+        "mariadbd!vio_read",
+        "mariadbd+0xbb6f4c",
+        "mariadbd!my_net_read_packet_reallen",
+        "mariadbd!do_command",
+    ];
+    let found = wait(&[&poll, &read]);
+    assert_eq!(
+        found,
+        (WaitClass::Idle, "its client's next command".to_owned(), "do_command".to_owned())
+    );
+}
+
 /// OpenJDK 17.0.15 of Debian 12.
 #[test]
 fn hotspot_names_its_locks() {
@@ -336,7 +363,7 @@ fn a_computation_is_told_by_the_programs_function_and_what_it_called() {
         let trace = scene.finish(1, 500_000);
         let analysis = Analysis::new(&trace, &Rules::default());
         let window = Window::new(Time::from_nanos(1_000_000), Time::from_nanos(401_000_000));
-        let query = Query { victims: vec![node], window: Some(window), ..Query::default() };
+        let query = Query { victims: vec![node], window: Some(window) };
         let finding = unhitch_analysis::diagnose(&analysis, &query).swap_remove(0).finding;
         (finding.function, finding.cause.to_string())
     };

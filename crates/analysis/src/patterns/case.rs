@@ -291,7 +291,7 @@ impl Case<'_> {
         let on = on.unwrap_or_default();
         let stack = self.wait_stack(wait);
         Some(match wait_words::wanted(self.analysis, wait) {
-            Some(what) => sentence!("It waited for {}{} in\n  {}", what, on, stack),
+            Some(what) => sentence!("It waited for {}{} in\n  {}", what, as_place(on), stack),
             None => sentence!("It waited ({}){} in\n  {}", wait.class.words(), on, stack),
         })
     }
@@ -323,6 +323,16 @@ impl Case<'_> {
             )
         })
     }
+}
+
+/// `on the file X` for `for the file X`, after what was waited for.
+fn as_place(mut on: Sentence) -> Sentence {
+    if let Some(first) = on.spans.first_mut()
+        && let Some(rest) = first.text.strip_prefix(" for the ")
+    {
+        first.text = format!(" on the {rest}");
+    }
+    on
 }
 
 /// `7,498 of 7,547 samples`.

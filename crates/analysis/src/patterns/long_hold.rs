@@ -92,7 +92,7 @@ struct Hold {
     /// Where it computed, if it did so for at least half of the time.
     hot: Option<HotSpot>,
     /// Time by activity.
-    parts: [(u64, &'static str); 6],
+    parts: [(u64, &'static str); 7],
 }
 
 impl Hold {
@@ -109,6 +109,7 @@ impl Hold {
             (ns(Cause::WaitedForCpu), "waiting for a CPU"),
             (ns(Cause::Memory), "waiting for memory"),
             (ns(Cause::Stopped), "stopped"),
+            (ns(Cause::Message), "waiting for a message from the network"),
         ];
         let hot = case.hot(holder, &running).filter(|_| parts[0].0 * 2 >= held_ns);
         Self { held_ns, running, hot, parts }
