@@ -358,7 +358,9 @@ fn a_computation_is_told_by_the_programs_function_and_what_it_called() {
         let stack = recorded(&mut scene, &[leaf, &root].concat());
         let poll = scene.stack(&["main", "|", "do_epoll_wait", "schedule"]);
         scene.switch(1_000, 0, ThreadId::IDLE, TaskState::Runnable, node, StackId::EMPTY);
-        (0..400).for_each(|ms| drop(scene.sample(1_500 + ms * 1_000, 0, node, stack)));
+        for ms in 0..400 {
+            scene.sample(1_500 + ms * 1_000, 0, node, stack);
+        }
         scene.switch(401_900, 0, node, TaskState::Sleeping, ThreadId::IDLE, poll);
         let trace = scene.finish(1, 500_000);
         let analysis = Analysis::new(&trace, &Rules::default());
