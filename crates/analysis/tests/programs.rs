@@ -329,7 +329,7 @@ fn libraries_that_call_the_futex_themselves_are_known() {
 
 #[test]
 fn the_functions_of_a_runtime_are_not_the_programs() {
-    let layers: [(&[&str], &str); 6] = [
+    let layers: [(&[&str], &str); 8] = [
         (
             &["", "node!v8::internal::RegExpImpl::Exec", "!validateEmail", "node!main"],
             "validateEmail",
@@ -338,6 +338,8 @@ fn the_functions_of_a_runtime_are_not_the_programs() {
         (&["", "shop!runtime.memmove", "shop!main.fill"], "main.fill"),
         (&["", "shop!core::str::count", "shop!shop::render_report"], "shop::render_report"),
         (&["", "libc.so.6!qsort_r", "xz!sort_blocks"], "sort_blocks"),
+        (&["", "!java.util.HashMap.resize", "!io.shop.Cart.fill"], "io.shop.Cart.fill"),
+        (&["", "game!core::physics::step", "game!std::thread::run"], "core::physics::step"),
         (
             &["", "libcrypto.so.3!sha512_block_data_order", "node!uv__work"],
             "sha512_block_data_order",

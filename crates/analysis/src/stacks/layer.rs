@@ -40,6 +40,8 @@ pub(super) struct LayerLists {
     #[serde(default)]
     runtime_functions: Vec<String>,
     #[serde(default)]
+    runtime_methods: Vec<String>,
+    #[serde(default)]
     runtime_sources: Vec<String>,
     #[serde(default)]
     program_sources: Vec<String>,
@@ -51,6 +53,8 @@ pub(super) struct LayerRules {
     system_modules: NamePatterns,
     runtime_modules: NamePatterns,
     runtime_functions: NamePatterns,
+    /// In code that a runtime compiled.
+    runtime_methods: NamePatterns,
     runtime_sources: NamePatterns,
     program_sources: NamePatterns,
 }
@@ -61,6 +65,7 @@ impl LayerRules {
         self.system_modules.add_all(&lists.system_modules);
         self.runtime_modules.add_all(&lists.runtime_modules);
         self.runtime_functions.add_all(&lists.runtime_functions);
+        self.runtime_methods.add_all(&lists.runtime_methods);
         self.runtime_sources.add_all(&lists.runtime_sources);
         self.program_sources.add_all(&lists.program_sources);
     }
@@ -101,17 +106,16 @@ impl LayerRules {
 
     fn is_runtimes(&self, trace: &Trace, symbol: &Symbol, kind: Option<ModuleKind>) -> bool {
         let (function, source) = (trace.name(symbol.function), trace.name(symbol.file));
-        // Names in scripts have nothing in common with those of compiled code.
-        let is_compiled = matches!(
-            kind,
-            Some(
-                ModuleKind::File
-                    | ModuleKind::Image { .. }
-                    | ModuleKind::Jit { .. }
-                    | ModuleKind::Anonymous { .. }
-            )
-        );
-        (is_compiled && self.runtime_functions.has(function))
-            || (self.runtime_sources.has(source) && !self.program_sources.has(source))
+        // Each kind of code has names of its own: what is a package of Go may be one of Java's users.
+        let is_listed = match kind {
+            Some(ModuleKind::File | ModuleKind::Image { .. }) => {
+                self.runtime_functions.has(function)
+            }
+            Some(ModuleKind::Anonymous { .. } | ModuleKind::Jit { .. }) => {
+                self.runtime_methods.has(function)
+            }
+            _ => false,
+        };
+        is_listed || (self.runtime_sources.has(source) && !self.program_sources.has(source))
     }
 }
