@@ -236,8 +236,19 @@ fn where_libc_loses_the_callers_it_is_a_wait_for_the_worker_all_the_same() {
 }
 
 #[test]
-fn who_only_ever_looks_is_let_go_by_nobody() {
+fn who_keeps_the_interpreters_lock_to_the_end_is_the_thread_that_ran() {
     let wait = [&["main", "take_gil", "pthread_cond_timedwait"][..], &FUTEX].concat();
+    let (trace, worker) = looks_by_its_timer(&wait, None);
+    let (stall, text) = judged(&trace);
+    let finding = &stall.finding;
+    assert_eq!((finding.pattern, finding.culprit), (Pattern::LongHold, Some(worker)), "{text}");
+    assert_eq!(finding.evidence, Evidence::Inferred, "{text}");
+    assert!(text.contains("waited for the interpreter lock GIL in"), "{text}");
+}
+
+#[test]
+fn who_only_ever_looks_is_let_go_by_nobody() {
+    let wait = [&["main", "pthread_mutex_timedlock"][..], &FUTEX].concat();
     let (trace, _) = looks_by_its_timer(&wait, None);
     let (stall, text) = judged(&trace);
     assert_eq!(

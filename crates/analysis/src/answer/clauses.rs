@@ -10,7 +10,7 @@ use crate::explain::{ChainLink, LinkState, Share, What, class_of, fell_asleep};
 use crate::stalls::machine;
 use crate::user_marks::{MarkKind, UserMark};
 use crate::wording::sentence::{Sentence, Span, Subject, count, duration, plural, sentence};
-use crate::wording::{Event, Reference, ThreadGroup, thread_groups, units};
+use crate::wording::{Event, Reference, ThreadGroup, thread_groups, units, wait_words};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -291,19 +291,26 @@ fn link_clause(proofs: &Proofs<'_>, link: &ChainLink) -> Clause {
                 0 => Sentence::default(),
                 more => sentence!(", and {}", plural(more, "more such wait")),
             };
+            let words = wait_words::of_wait(analysis, hop.class, hop.wait_stack);
             let class = match hop.owner.filter(|owner| *owner != hop.by) {
-                Some(owner) => sentence!("{}, held by {}", hop.class.words(), proofs.name(owner)),
-                None => Sentence::from(hop.class.words()),
+                Some(owner) => sentence!("{}, held by {}", words, proofs.name(owner)),
+                None => Sentence::from(words),
             };
             match hop.wake {
                 Some(_) => {
                     sentence!(" waited ({}) until {} woke it{}{}", class, by, whole, more)
                 }
+                None if hop.ran_on => {
+                    sentence!(" waited ({}) while {} ran{}{}", class, by, whole, more)
+                }
                 None => sentence!(" waits ({}) for {}, which still holds it", class, by),
             }
         }
         (LinkState::Sleeping, None) => {
-            sentence!(" slept ({})", class_of(analysis, &link.piece.segment).words())
+            let segment = &link.piece.segment;
+            let stack = segment.wait_stack(analysis.trace);
+            let words = wait_words::of_wait(analysis, class_of(analysis, segment), stack);
+            sentence!(" slept ({})", words)
         }
         (LinkState::Running, _) => Sentence::from(" ran"),
         (LinkState::Runnable, _) => Sentence::from(" waited for a CPU"),

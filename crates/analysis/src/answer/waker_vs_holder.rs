@@ -52,7 +52,7 @@ impl<'a> WakerVsHolder<'a> {
             .hops
             .iter()
             .filter(is_lock)
-            .filter(|hop| hop.by == holder)
+            .filter(|hop| hop.by == holder && !hop.ran_on)
             .max_by_key(|hop| hop.window.duration_ns())?;
         let (mut last, mut same_lock) = (held, Some(SameLock::Address));
         while let Some(parent) =

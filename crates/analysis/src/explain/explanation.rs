@@ -49,8 +49,12 @@ pub struct Hop {
     pub owner: Option<ThreadId>,
     /// How often it woke by its own timer meanwhile, only to check whether it could go on.
     pub looks: u32,
-    /// The wake-up, as an index into the wakings; none when the lock word named the owner instead.
+    /// The wake-up, as an index into the wakings; none when the lock word named the owner instead,
+    /// or who ran.
     pub wake: Option<usize>,
+    /// True when nobody woke it for that, and `by` is the thread of its process that ran meanwhile,
+    /// for which it waited.
+    pub ran_on: bool,
     /// In which context the wake-up was issued.
     pub source: WakeSource,
     /// Who woke it, or owned the lock.

@@ -9,13 +9,17 @@ mod chain;
 mod explanation;
 mod occupants;
 mod operations;
+mod owners;
 mod partition;
+mod runner;
 pub mod throttling;
+mod timed_waits;
 mod wait_class;
 
 pub use chain::{ChainLink, LinkState};
 pub use explanation::{Cause, Explanation, Hop, Piece};
 pub use occupants::occupants;
+pub(crate) use operations::woke_someone_of;
 pub use operations::{Operation, operations};
 pub use partition::{Share, What, partition};
 pub use wait_class::class_of;
@@ -26,7 +30,10 @@ use crate::locks::{is_same_address, is_same_lock, leaf, lock_of, waits_for_lock}
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
-use operations::{LOOK_NS, woke_someone};
+use owners::ended_by;
+pub(crate) use owners::owned_at_end;
+use runner::runner_of;
+use timed_waits::{join_timed_waits, looks};
 use unhitch_model::{StackId, ThreadId, Window};
 
 /// Explains what kept `victim` inside `window`.
@@ -58,7 +65,7 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
             // is also what makes this terminate. An owner may well sleep until the end.
             let is_owner = || {
                 let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
-                led.is_none_or(|hop| hop.wake.is_none())
+                led.is_none_or(|hop| hop.wake.is_none() && !hop.ran_on)
             };
             let earlier = segment.window.end < window.end || is_owner();
             match follow(analysis, thread, &segment, hop, &explanation).filter(|_| earlier) {
@@ -173,12 +180,18 @@ fn follow(
     if class == WaitClass::Stopped {
         return None;
     }
-    let (by, source) = ended_by(analysis, thread, segment)?;
+    let by_task = WakeSource { context: WakeContext::Task, interrupt: None };
+    let ended = ended_by(analysis, thread, segment);
+    let ran_on = match ended {
+        None => runner_of(analysis, thread, segment),
+        Some(_) => None,
+    };
+    let (by, source) = ended.or(ran_on.map(|runner| (runner, by_task)))?;
     let depth =
         parent.and_then(|hop| explanation.hops.get(hop as usize)).map_or(1, |hop| hop.depth + 1);
-    let usable = by != thread
-        && !by.is_idle()
-        && (segment.wake.is_some() || !is_in_chain(explanation, by, parent));
+    let wake = segment.wake.filter(|_| ran_on.is_none());
+    let usable =
+        by != thread && !by.is_idle() && (wake.is_some() || !is_in_chain(explanation, by, parent));
     let slept = Window::new(
         segment.left(analysis.trace).unwrap_or(segment.window.start),
         segment.window.end,
@@ -192,7 +205,8 @@ fn follow(
         lock_avma: lock_of(analysis, thread, segment),
         owner: kept_wait(analysis, segment).and_then(|wait| wait.owner),
         looks: looks(analysis, thread, slept),
-        wake: segment.wake,
+        wake,
+        ran_on: ran_on.is_some(),
         source,
         by,
         parent,
@@ -205,136 +219,6 @@ fn is_in_chain(explanation: &Explanation, thread: ThreadId, hop: Option<u32>) ->
     let hop_at = |hop: Option<u32>| explanation.hops.get(hop? as usize);
     let mut chain = std::iter::successors(hop_at(hop), |led| hop_at(led.parent));
     explanation.victim == thread || chain.any(|led| led.by == thread)
-}
-
-/// The task that ended a sleep, or owns what it waits for where the recording ends first.
-fn ended_by(
-    analysis: &Analysis<'_>,
-    thread: ThreadId,
-    segment: &Segment,
-) -> Option<(ThreadId, WakeSource)> {
-    let Some(wake) = segment.wake else {
-        let owner = owner_at_end(analysis, thread, segment)?;
-        return Some((owner, WakeSource { context: WakeContext::Task, interrupt: None }));
-    };
-    let source = analysis.stacks.wake_source(analysis.trace, wake);
-    source.context.is_task().then(|| (analysis.trace.wakings.waker[wake], source))
-}
-
-/// Who owns what a thread waits for in a sleep that has not ended when the recording does.
-fn owner_at_end(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<ThreadId> {
-    let has_ended = segment.wake.is_some() || segment.window.end < analysis.timeline.window().end;
-    let futexes = &analysis.trace.futex_waits;
-    let of_futex = || futexes.iter().find(|wait| wait.waiter == thread)?.owner;
-    let kept = || kept_wait(analysis, segment)?.owner;
-    (!has_ended).then(|| of_futex().or_else(kept)).flatten()
-}
-
-/// The sleep of `thread` that has not ended when the recording does, and who owns what it waits
-/// for.
-pub(crate) fn owned_at_end(
-    analysis: &Analysis<'_>,
-    thread: ThreadId,
-) -> Option<(Segment, ThreadId)> {
-    let end = analysis.timeline.window().end;
-    let last = analysis.segments(thread, Window::new(end.minus(1), end)).pop()?;
-    let owner = match last.state {
-        State::Sleeping(_) => owner_at_end(analysis, thread, &last)?,
-        _ => return None,
-    };
-    Some((last, owner))
-}
-
-/// A thread that waits with a timeout, polls, and waits again (for CPython's GIL every 5 ms, for a
-/// Java monitor ever more seldom, for PostgreSQL's deadlock check once a second) waits once, in
-/// whatever call: its sleeps, and the polls in between, become one sleep, which ends when another
-/// thread wakes it. Sleeps that no thread ended stay as they are.
-fn join_timed_waits(
-    analysis: &Analysis<'_>,
-    thread: ThreadId,
-    segments: Vec<Segment>,
-) -> Vec<Segment> {
-    // Latest first.
-    let mut joined: Vec<Segment> = Vec::with_capacity(segments.len());
-    for segment in segments.into_iter().rev() {
-        match later_sleep(analysis, thread, &segment, &joined) {
-            Some(later) => {
-                joined.truncate(later + 1);
-                if let Some(sleep) = joined.last_mut() {
-                    sleep.window.start = segment.window.start;
-                    (sleep.out, sleep.earlier) = (segment.out, segment.earlier);
-                }
-            }
-            None => joined.push(segment),
-        }
-    }
-    joined.reverse();
-    joined
-}
-
-/// Index in `after` (latest first) of the later sleep that continues the wait of `segment`:
-/// that one timed out, and its thread slept again below the same caller.
-fn later_sleep(
-    analysis: &Analysis<'_>,
-    thread: ThreadId,
-    segment: &Segment,
-    after: &[Segment],
-) -> Option<usize> {
-    if !may_repeat(analysis, segment) || !timed_out(analysis, segment) {
-        return None;
-    }
-    let later = after
-        .iter()
-        .rposition(|other| !matches!(other.state, State::Ran | State::Runnable { .. }))?;
-    let (sleep, look) = (&after[later], &after[later + 1..]);
-    let stacks = [segment, sleep].map(|sleep| sleep.wait_stack(analysis.trace));
-    let is_wait =
-        may_repeat(analysis, sleep) && analysis.stacks.is_same_caller(stacks[0], stacks[1]);
-    let ran = look.iter().filter(|between| between.state == State::Ran);
-    let ran_ns: u64 = ran.map(|ran| ran.window.duration_ns()).sum();
-    let got_on =
-        || woke_someone(analysis, thread, Window::new(segment.window.end, sleep.window.start));
-    (is_wait
-        && ran_ns <= LOOK_NS
-        && ended_by(analysis, thread, sleep).is_some_and(|(by, _)| by != thread)
-        && !got_on())
-    .then_some(later)
-}
-
-/// True for a sleep that its thread may take up again: not one that somebody else imposed on
-/// it, nor one for a device.
-fn may_repeat(analysis: &Analysis<'_>, segment: &Segment) -> bool {
-    let class = class_of(analysis, segment);
-    let imposed = matches!(
-        class,
-        WaitClass::Stopped | WaitClass::KernelIdle | WaitClass::Memory | WaitClass::Process
-    );
-    matches!(segment.state, State::Sleeping(_)) && !imposed && !class.is_disk()
-}
-
-/// True for a sleep that ended by its own timer. Where nobody is known to have ended a sleep
-/// that only a thread or a timer ends, it was the timer (interrupts of an idle CPU may not be
-/// reported).
-fn timed_out(analysis: &Analysis<'_>, segment: &Segment) -> bool {
-    match segment.wake {
-        Some(wake) => {
-            analysis.stacks.wake_source(analysis.trace, wake).interrupt
-                == Some(InterruptSource::Timeout)
-        }
-        None => matches!(
-            class_of(analysis, segment),
-            WaitClass::Lock | WaitClass::Condition | WaitClass::Timer
-        ),
-    }
-}
-
-/// How often a thread slept again inside the one wait `slept`.
-fn looks(analysis: &Analysis<'_>, thread: ThreadId, slept: Window) -> u32 {
-    let mut sleeps = 0u32;
-    analysis.timeline.each_segment(analysis.trace, thread, slept, &mut |segment| {
-        sleeps += u32::from(matches!(segment.state, State::Sleeping(_)))
-    });
-    sleeps.saturating_sub(1)
 }
 
 /// The cause of a segment that leads no further.
@@ -353,7 +237,12 @@ fn terminal(analysis: &Analysis<'_>, segment: &Segment) -> Cause {
                 (class, _) if class.is_disk() => Cause::Io,
                 (_, Some(InterruptSource::BlockIo)) => Cause::Io,
                 (WaitClass::Timer, _) => Cause::Timer,
-                (_, Some(InterruptSource::Timeout | InterruptSource::Timer)) => Cause::Timeout,
+                (
+                    _,
+                    Some(
+                        InterruptSource::Timeout | InterruptSource::Alarm | InterruptSource::Timer,
+                    ),
+                ) => Cause::Timeout,
                 (WaitClass::Network, _) | (_, Some(InterruptSource::Network)) => Cause::Message,
                 _ => Cause::UnknownWaker,
             }

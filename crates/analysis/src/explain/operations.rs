@@ -16,6 +16,12 @@ use unhitch_model::{StackId, TaskState, ThreadId, Window};
 pub(crate) const LOOK_NS: u64 = 250_000;
 /// The same if an interrupt, or the host of a virtual machine, took the CPU meanwhile, nanoseconds.
 const LONG_LOOK_NS: u64 = 5_000_000;
+/// Maximum time between two sleeps for one lock, of which the first ended by its timer, nanoseconds:
+/// PostgreSQL looks for deadlocks there, which takes all locks of its lock table, and may read a page
+/// of its own code from a disk.
+pub(super) const LONGEST_LOOK_NS: u64 = 20_000_000;
+/// Maximum waits for something else in such a look.
+const MAX_WAITS_OF_A_LOOK: usize = 8;
 /// Minimum sleeps per such long check.
 const SLEEPS_PER_LONG_LOOK: u32 = 32;
 
@@ -134,11 +140,47 @@ pub fn operations(
         op.open = op.window.end >= analysis.timeline.window().end;
         operations.push(op);
     }
+    let mut operations = join_looks(analysis, operations);
     for op in &mut operations {
         // In the rest of its window it waited for a CPU, so that the parts add up to the window.
         op.runnable_ns = op.window.duration_ns().saturating_sub(op.asleep_ns + op.ran_ns);
     }
     operations
+}
+
+/// Joins waits for one lock between which their thread only looked at it: the first ended by its own
+/// timer, and the thread came back to the same wait soon, whatever it did meanwhile.
+fn join_looks(analysis: &Analysis<'_>, operations: Vec<Operation>) -> Vec<Operation> {
+    let trace = analysis.trace;
+    let timed_out = |op: &Operation| {
+        let by_task = |wake: &usize| analysis.stacks.is_by_task(trace, *wake);
+        op.class == WaitClass::Lock && op.signature != 0 && !op.wakes.last().is_some_and(by_task)
+    };
+    let mut joined: Vec<Operation> = Vec::with_capacity(operations.len());
+    for op in operations {
+        let is_same = |earlier: &Operation| {
+            earlier.signature == op.signature
+                && op.window.start.since(earlier.window.end) <= LONGEST_LOOK_NS
+                && timed_out(earlier)
+        };
+        // A look takes few waits of its own.
+        let recent = joined.len().saturating_sub(MAX_WAITS_OF_A_LOOK)..joined.len();
+        let Some(first) = recent.rev().find(|at| joined.get(*at).is_some_and(is_same)) else {
+            joined.push(op);
+            continue;
+        };
+        let look = joined.split_off(first + 1);
+        let Some(wait) = joined.last_mut() else { continue };
+        let between_ns = op.window.start.since(wait.window.end);
+        let asleep_ns: u64 = look.iter().map(|own| own.asleep_ns).sum();
+        wait.ran_ns += op.ran_ns + between_ns.saturating_sub(asleep_ns);
+        wait.asleep_ns += op.asleep_ns + asleep_ns;
+        wait.sleeps += op.sleeps;
+        wait.wakes.extend(op.wakes);
+        wait.window.end = op.window.end;
+        wait.open = op.open;
+    }
+    joined
 }
 
 fn begin(
@@ -182,6 +224,21 @@ pub(crate) fn woke_someone(analysis: &Analysis<'_>, thread: ThreadId, window: Wi
     analysis.trace.wakings.range(window).any(|index| {
         analysis.trace.wakings.waker[index] == thread
             && analysis.stacks.wake_source(analysis.trace, index).context.is_task()
+    })
+}
+
+/// True when a thread woke a certain other one inside `window`.
+pub(crate) fn woke_someone_of(
+    analysis: &Analysis<'_>,
+    waker: ThreadId,
+    woken: ThreadId,
+    window: Window,
+) -> bool {
+    let wakings = &analysis.trace.wakings;
+    wakings.range(window).any(|index| {
+        wakings.waker[index] == waker
+            && wakings.wakee[index] == woken
+            && analysis.stacks.is_by_task(analysis.trace, index)
     })
 }
 

@@ -8,11 +8,12 @@ use crate::locks::{Release, releases};
 use crate::samples::{HotSpot, hot_spot};
 use crate::stacks::text::{deepest_function, stack_text};
 use crate::wording::sentence::{Sentence, Span, Subject, count, duration, function, sentence};
+use crate::wording::wait_words;
 use crate::wording::{Event, Reference, units};
 use crate::{Analysis, Operation, Segment, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::{NameId, StackId, ThreadId, Time, Window};
+use unhitch_model::{FrameId, ModuleKind, NameId, StackId, ThreadId, Time, Window};
 
 /// A stall as detectors see it.
 pub struct Case<'a> {
@@ -153,6 +154,30 @@ impl Case<'_> {
 
 /// Phrases.
 impl Case<'_> {
+    /// Where a hot spot is: `parse`, `validate (server.js:3) → … → RegExpImpl::Exec`.
+    pub fn hot_place(&self, spot: &HotSpot) -> Sentence {
+        let trace = self.analysis.trace;
+        let symbol = trace.symbols.get(spot.frame).last();
+        let source = symbol.map_or("", |symbol| trace.name(symbol.file)).rsplit('/').next();
+        let line = symbol.map_or(0, |symbol| symbol.line);
+        // Where a name says little: scripts have many functions of one name.
+        let is_compiled = |frame: &FrameId| {
+            let code = trace.stacks.frame(*frame);
+            let module = code.and_then(|code| trace.modules.get(code.module));
+            module.is_none_or(|module| module.kind == ModuleKind::File)
+        };
+        let place = match source.filter(|source| !source.is_empty()) {
+            Some(source) if line > 0 && !is_compiled(&spot.frame) => {
+                sentence!("{} ({})", function(&self.hot_name(spot)), format!("{source}:{line}"))
+            }
+            _ => function(&self.hot_name(spot)).into(),
+        };
+        match trace.name(spot.callee) {
+            "" => place,
+            callee => sentence!("{} → … → {}", place, function(callee)),
+        }
+    }
+
     /// A finding with the general evidence and nothing else; detectors fill in what they know.
     pub fn finding(&self, pattern: Pattern, cause: Sentence) -> Finding {
         let (evidence, evidence_words) = self.evidence();
@@ -253,7 +278,8 @@ impl Case<'_> {
     /// Where the victim waited for a lock; nothing where it waited for nobody.
     pub fn waited_for_lock_in(&self) -> Option<Sentence> {
         let wait = self.victims_wait()?;
-        Some(sentence!("It waited for a lock in\n  {}", self.wait_stack(wait)))
+        let what = wait_words::wanted(self.analysis, wait).unwrap_or_else(|| "a lock".to_owned());
+        Some(sentence!("It waited for {} in\n  {}", what, self.wait_stack(wait)))
     }
 
     /// What the victim waited for, and where; nothing where it waited for nobody.
@@ -264,7 +290,10 @@ impl Case<'_> {
             sleep.map(|sleep| peers::waited_on(self.analysis, wait.sleeper, &sleep, self.at()));
         let on = on.unwrap_or_default();
         let stack = self.wait_stack(wait);
-        Some(sentence!("It waited ({}){} in\n  {}", wait.class.words(), on, stack))
+        Some(match wait_words::wanted(self.analysis, wait) {
+            Some(what) => sentence!("It waited for {}{} in\n  {}", what, as_place(on), stack),
+            None => sentence!("It waited ({}){} in\n  {}", wait.class.words(), on, stack),
+        })
     }
 
     /// `7,498 of 7,547 samples are in`, and one of the stacks.
@@ -294,6 +323,16 @@ impl Case<'_> {
             )
         })
     }
+}
+
+/// `on the file X` for `for the file X`, after what was waited for.
+fn as_place(mut on: Sentence) -> Sentence {
+    if let Some(first) = on.spans.first_mut()
+        && let Some(rest) = first.text.strip_prefix(" for the ")
+    {
+        first.text = format!(" on the {rest}");
+    }
+    on
 }
 
 /// `7,498 of 7,547 samples`.

@@ -31,7 +31,7 @@ impl Case<'_> {
         let sampled = sampled(self.analysis, &runs(thread, windows));
         if let Some(spot) = &sampled.hot {
             let name = self.hot_name(spot);
-            let place = sentence!(" in {}", function(&name));
+            let place = sentence!(" in {}", self.hot_place(spot));
             let sentence = self.samples_in(spot);
             return Computing { sentence, function: name, place, samples: sampled.total };
         }

@@ -20,6 +20,8 @@ enum WeakKind {
     Queued,
     /// The sleeper polled by its own timer; whom it waited for until the last poll is inferred.
     Timed,
+    /// Nobody woke the sleeper; who ran meanwhile is taken to be whom it waited for.
+    RanOn,
     /// No wake-up was seen.
     NoWake,
 }
@@ -36,6 +38,7 @@ impl Weak {
     fn of(index: usize, hop: &Hop) -> Option<(Time, Self)> {
         let weak = |until: Time, kind: WeakKind| Some((until, Self { kind, hop: index }));
         match hop.class {
+            _ if hop.ran_on => weak(hop.window.end, WeakKind::RanOn),
             _ if hop.wake.is_none() => weak(hop.window.end, WeakKind::NoWake),
             _ if hop.source.context != WakeContext::Task => {
                 weak(hop.window.end, WeakKind::Deferred)
@@ -104,6 +107,13 @@ impl Case<'_> {
         match weak.kind {
             WeakKind::NoWake => Sentence::from(
                 "the recording ends before the lock is released; its owner was read from the lock",
+            ),
+            WeakKind::RanOn => sentence!(
+                "for {} of the stall, {} only looked by its own timer; it is inferred that it \
+                 waited for {}, the thread of its process that ran meanwhile",
+                part,
+                sleeper,
+                self.name(hop.by)
             ),
             WeakKind::Queued => sentence!(
                 "for {} of the stall, the lock's owner is inferred from hand-offs, e.g. before {} \

@@ -5,10 +5,11 @@
 use super::case::Case;
 use super::case::{samples_of, weaken};
 use super::finding::{Evidence, Finding, Pattern};
+use super::polled_lock;
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
-use crate::wording::sentence::{Sentence, Span, count, duration, function, sentence};
-use crate::{InterruptSource, Operation, Segment, State, WaitClass};
+use crate::wording::sentence::{Sentence, Span, count, duration, sentence};
+use crate::{Operation, Segment, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{StackId, ThreadId, Window, units};
@@ -31,14 +32,14 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if is_inverted {
         return None;
     }
-    let timeouts = own_timeouts(case, operation);
+    let timeouts = polled_lock::own_timeouts(case, operation);
     if timeouts * 2 > operation.wakes.len() {
         // A waiter that only polled until the holder released was kept waiting by that holder,
         // however often it looked.
         let is_held = case.main_holder().is_some_and(|(holder, held_ns)| {
             holder != case.candidate.victim && case.is_most(held_ns)
         });
-        return (!is_held).then(|| poll(case, operation, timeouts));
+        return (!is_held).then(|| polled_lock::finding(case, operation, timeouts));
     }
     let starvation = Starvation::new(case, operation)?;
     // Mostly woken by several threads, one at a time: a lock with many users.
@@ -46,15 +47,6 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     Some(starvation.finding(case, operation))
-}
-
-/// How many of the operation's wake-ups came from its own timer.
-fn own_timeouts(case: &Case<'_>, operation: &Operation) -> usize {
-    let source = |wake| case.analysis.stacks.wake_source(case.analysis.trace, wake).interrupt;
-    let is_timer = |wake: &&usize| {
-        matches!(source(**wake), Some(InterruptSource::Timeout | InterruptSource::Timer))
-    };
-    operation.wakes.iter().filter(is_timer).count()
 }
 
 /// Who starved the waiter, and how.
@@ -117,8 +109,7 @@ impl Starvation {
         };
         let mut cause = sentence!("lock starvation ({}). Holder: {}", kind, case.name(culprit));
         if let Some(spot) = case.hot(culprit, &holding) {
-            let hot = case.hot_name(&spot);
-            cause.push(sentence!(", hot in {} ({})", function(&hot), samples_of(&spot)));
+            cause.push(sentence!(", hot in {} ({})", case.hot_place(&spot), samples_of(&spot)));
             let busy: u64 = holding.iter().map(|window| window.duration_ns()).sum();
             sentences.push(sentence!(
                 "Meanwhile {} accounts for {} of the wait ({}).",
@@ -278,44 +269,4 @@ fn herd_size(case: &Case<'_>, operation: &Operation) -> f64 {
     };
     let sum: usize = operation.wakes.iter().map(|&wake| at_once(wake)).sum();
     sum as f64 / operation.wakes.len().max(1) as f64
-}
-
-/// Nobody woke it: it looked at the lock by its own timer, and never at the right moment.
-fn poll(case: &Case<'_>, operation: &Operation, timeouts: usize) -> Finding {
-    let wakes = operation.wakes.len() as u64;
-    let holder = case.main_holder().map(|(thread, _)| thread);
-    let holder = holder.filter(|thread| *thread != case.candidate.victim);
-    let held = match holder {
-        Some(holder) => sentence!(" {} held the lock.", case.name(holder)),
-        None => Sentence::default(),
-    };
-    let cause = sentence!(
-        "polling for a lock, which was taken at {} of {} checks.{}",
-        count(operation.wakes_in_vain() as u64),
-        count(wakes),
-        held
-    );
-    Finding {
-        culprit: holder,
-        function: own_function(case.analysis, operation.stack),
-        // Who had the lock each time it looked is inferred from who had it in between.
-        evidence: Evidence::Inferred,
-        evidence_words: sentence!(
-            "{} of its {} wake-ups came from its own timer",
-            count(timeouts as u64),
-            count(wakes)
-        ),
-        sentences: vec![sentence!(
-            "It polled for a lock: its own timer woke it {} times (every {}), {} times in vain; \
-             each time it waited in\n  {}",
-            count(timeouts as u64),
-            duration(operation.window.duration_ns() / wakes.max(1)),
-            count(operation.wakes_in_vain() as u64),
-            case.stack(operation.stack)
-        )],
-        advice: "Block on the lock instead of polling for it: a waiter that sleeps is woken when \
-                 the lock is free."
-            .to_owned(),
-        ..case.finding(Pattern::LockStarvation, cause)
-    }
 }

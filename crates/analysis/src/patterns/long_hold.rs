@@ -7,8 +7,8 @@ use super::finding::{Finding, Pattern};
 use crate::explain::{Cause, Hop};
 use crate::samples::HotSpot;
 use crate::stacks::text::own_function;
-use crate::wording::sentence::{Sentence, function, plural, sentence};
-use crate::wording::units;
+use crate::wording::sentence::{Sentence, plural, sentence};
+use crate::wording::{units, wait_words};
 use rustc_hash::FxHashSet;
 use unhitch_model::{ThreadId, Window};
 
@@ -20,8 +20,16 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let hold = Hold::new(case, holder, held_ns);
     let hop = case.hop_to(holder)?;
     let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
-    sentences.extend(came_through(case, hop));
+    sentences.extend(came_through(case, hop).filter(|_| !hop.ran_on));
     sentences.push(match hop.wake {
+        None if hop.ran_on => sentence!(
+            "{} waited for {} for {}: {} was the thread of its process that ran, or was ready to, \
+             all that time.",
+            case.name(hop.sleeper),
+            wait_words::wanted(case.analysis, hop).unwrap_or_else(|| "another thread".to_owned()),
+            case.part(held_ns),
+            case.name(holder)
+        ),
         Some(wake) => sentence!(
             "{} held it for {} and released it in\n  {}",
             case.name(holder),
@@ -34,7 +42,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             case.part(held_ns)
         ),
     });
-    sentences.extend(hold.activities());
+    sentences.extend(hold.activities().filter(|_| !hop.ran_on));
     if let Some(spot) = &hold.hot
         && let Some(instruction) = case.hottest_instruction(holder, spot.function, &hold.running)
     {
@@ -43,17 +51,35 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (name, doing) = match &hold.hot {
         Some(spot) => {
             let name = case.hot_name(spot);
-            let doing = sentence!(" while computing in {} ({})", function(&name), samples_of(spot));
+            let place = case.hot_place(spot);
+            let doing = sentence!(" while computing in {} ({})", place, samples_of(spot));
             (name, doing)
         }
         None => (waited_in(case, hop), hold.main_activity()),
     };
-    let cause = sentence!("a long lock hold: {} kept the lock{}.", case.name(holder), doing);
+    let cause = match hop.ran_on {
+        true => sentence!(
+            "{} ran on{}, and {} had to wait for that.",
+            case.name(holder),
+            doing,
+            case.name(hop.sleeper)
+        ),
+        false => sentence!(
+            "a long lock hold: {} kept {}{}.",
+            case.name(holder),
+            wait_words::the_lock(case.analysis, hop),
+            doing
+        ),
+    };
     Some(Finding {
         culprit: Some(holder),
         function: name,
         sentences,
-        advice: "Do less under the lock, or work on a copy outside it.".to_owned(),
+        advice: match hop.ran_on {
+            true => "",
+            false => "Do less under the lock, or work on a copy outside it.",
+        }
+        .to_owned(),
         ..case.finding(Pattern::LongHold, cause)
     })
 }
@@ -66,7 +92,7 @@ struct Hold {
     /// Where it computed, if it did so for at least half of the time.
     hot: Option<HotSpot>,
     /// Time by activity.
-    parts: [(u64, &'static str); 6],
+    parts: [(u64, &'static str); 7],
 }
 
 impl Hold {
@@ -83,6 +109,7 @@ impl Hold {
             (ns(Cause::WaitedForCpu), "waiting for a CPU"),
             (ns(Cause::Memory), "waiting for memory"),
             (ns(Cause::Stopped), "stopped"),
+            (ns(Cause::Message), "waiting for a message from the network"),
         ];
         let hot = case.hot(holder, &running).filter(|_| parts[0].0 * 2 >= held_ns);
         Self { held_ns, running, hot, parts }

@@ -14,6 +14,7 @@ mod deadlock;
 mod disks;
 mod evidence;
 mod finding;
+mod idle_holder;
 mod io_wait;
 mod lock_convoy;
 mod lock_starvation;
@@ -21,6 +22,7 @@ mod long_hold;
 mod memory;
 mod occupants;
 mod peers;
+mod polled_lock;
 mod priority_inversion;
 mod samples_only;
 mod saturated_lock;
@@ -47,11 +49,13 @@ pub const DETECTORS: &[Detector] = &[
     io_wait::detect,
     priority_inversion::detect,
     long_hold::detect,
+    idle_holder::detect,
     saturated_lock::detect,
     lock_convoy::detect,
     memory::detect,
     cpu_starvation::detect,
     cpu_bound::detect,
+    polled_lock::detect,
     timer_sleep::detect,
     dead_end::detect,
 ];

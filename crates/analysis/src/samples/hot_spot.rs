@@ -2,6 +2,7 @@
 
 use super::self_samples::self_samples;
 use crate::Analysis;
+use crate::stacks::Layer;
 use crate::stacks::frames::is_scaffold;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -17,6 +18,9 @@ pub struct HotSpot {
     pub frame: FrameId,
     /// Its name.
     pub function: NameId,
+    /// The function of a runtime or a library in which it spent its time, deeper on the stack: most
+    /// samples are in that one, too. Empty if there is none.
+    pub callee: NameId,
     /// Samples inside it (inclusive).
     pub inside: u32,
     /// All counted samples.
@@ -38,6 +42,9 @@ pub struct Sampled {
 
 /// The deepest named function that at least half of the samples inside `runs` are in, whatever
 /// their threads; none if there is no such function.
+///
+/// *Why the program's own first:* half of the samples may also be in a function of the interpreter
+/// that runs it, which its author does not know. But what the kernel did for it is told as such.
 ///
 /// *Why at any depth:* where stacks are cut, or their roots were never recorded, equal code
 /// stands at different distances from the root.
@@ -67,15 +74,28 @@ pub fn hot_spot(analysis: &Analysis<'_>, runs: &[(ThreadId, Window)]) -> Option<
             }
         }
     }
-    let shared = functions.into_iter().filter(|(_, found)| found.samples * 2 >= total);
+    functions.retain(|_, found| found.samples * 2 >= total);
     // By the mean distance from the leaf, compared as fractions.
     let deeper = |(a_name, a): &(NameId, Inclusive), (b_name, b): &(NameId, Inclusive)| {
         let distances =
             (a.distance * u64::from(b.samples)).cmp(&(b.distance * u64::from(a.samples)));
         distances.then(b.samples.cmp(&a.samples)).then(a_name.0.cmp(&b_name.0))
     };
-    let (function, found) = shared.min_by(deeper)?;
-    Some(HotSpot { stack: found.stack, frame: found.frame, function, inside: found.samples, total })
+    let layer = |found: &Inclusive| analysis.stacks.layer(found.frame);
+    let shared: Vec<(NameId, Inclusive)> = functions.into_iter().collect();
+    let deepest = *shared.iter().min_by(|a, b| deeper(a, b))?;
+    let is_runtimes = matches!(layer(&deepest.1), Layer::Runtime | Layer::System);
+    let programs = shared.iter().filter(|(_, found)| layer(found) == Layer::Program);
+    let own = programs.min_by(|a, b| deeper(a, b)).filter(|_| is_runtimes);
+    let (function, found) = own.copied().unwrap_or(deepest);
+    Some(HotSpot {
+        stack: found.stack,
+        frame: found.frame,
+        function,
+        callee: if own.is_some() { deepest.0 } else { NameId::EMPTY },
+        inside: found.samples,
+        total,
+    })
 }
 
 /// Everything that the samples inside `runs` show.
@@ -112,7 +132,7 @@ fn function_of(analysis: &Analysis<'_>, frame: FrameId) -> Option<NameId> {
 }
 
 /// The samples with a function on their stacks.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Inclusive {
     samples: u32,
     /// Frames between it and the leaf, summed over the samples.

@@ -5,12 +5,12 @@
 //! the scheduler's own frames. *Why names, not addresses:* two return addresses in one slow path
 //! are one wait.
 
-use super::frames::is_runtime;
+use super::layer::Layer;
 use super::rule_file::FrameRole;
 use super::rules::{Matches, Rules, WaitStack};
 use super::wait_class::{InterruptSource, Wait, WaitClass};
 use rayon::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use unhitch_model::{FrameId, ModuleKind, StackId, Trace, WakeFlags};
 
@@ -106,36 +106,75 @@ const MIN_FRAMES_PER_CORE: usize = 1 << 14;
 /// The meaning of every stack of a trace.
 pub struct StackClasses {
     stacks: Vec<StackClass>,
-    /// The tracer's own frames.
-    tracers: FxHashSet<FrameId>,
+    /// What frames mean by themselves, by id.
+    frames: Vec<FrameMeaning>,
+    /// What programs' users call their waits.
+    words: Vec<String>,
+}
+
+/// What a frame means by itself.
+#[derive(Clone, Copy)]
+struct FrameMeaning {
+    layer: Layer,
+    /// It is there only because of the recording.
+    tracer: bool,
+    /// It only implements a lock or a wait for its caller.
+    machinery: bool,
 }
 
 impl StackClasses {
     /// Classifies every stack by `rules`.
     pub fn new(trace: &Trace, rules: &Rules) -> Self {
+        let modules = ModuleClasses {
+            layers: rules.layers.of_modules(trace),
+            patterns: (trace.modules.iter())
+                .map(|(_, module)| rules.patterns_of_module(trace.name(module.path)))
+                .collect(),
+        };
         let frames: Vec<FrameClass> = (0..trace.stacks.frames().len() as u32)
             .into_par_iter()
             .with_min_len(MIN_FRAMES_PER_CORE)
             .map_init(FxHashMap::default, |patterns_of_name, index| {
-                frame_class(trace, rules, FrameId(index), patterns_of_name)
+                frame_class(trace, rules, &modules.layers, FrameId(index), patterns_of_name)
             })
             .collect();
         let stacks = (0..trace.stacks.len() as u32)
             .into_par_iter()
             .map_init(Matches::default, |matches, id| {
-                stack_class(trace, rules, StackId(id), &frames, matches)
+                stack_class(trace, rules, StackId(id), (&frames, &modules), matches)
             })
             .collect();
-        let is_tracer = |(index, frame): (usize, &FrameClass)| {
-            frame.is(FrameRole::Tracer).then_some(FrameId(index as u32))
+        let meaning = |frame: FrameClass| FrameMeaning {
+            layer: frame.layer,
+            tracer: frame.is(FrameRole::Tracer),
+            machinery: rules.is_machinery(&frame.patterns),
         };
-        let tracers = frames.iter().enumerate().filter_map(is_tracer).collect();
-        Self { stacks, tracers }
+        let frames = frames.into_iter().map(meaning).collect();
+        Self { stacks, frames, words: rules.all_words().to_vec() }
     }
 
     /// True for a frame that is there only because of the recording.
     pub fn is_tracer(&self, frame: FrameId) -> bool {
-        self.tracers.contains(&frame)
+        self.frames.get(frame.index()).is_some_and(|frame| frame.tracer)
+    }
+
+    /// Whose code a frame is.
+    pub fn layer(&self, frame: FrameId) -> Layer {
+        self.frames.get(frame.index()).map_or(Layer::Unknown, |frame| frame.layer)
+    }
+
+    /// The frames (leaf first) without those that only implement the lock or the wait that the
+    /// others wanted.
+    pub(crate) fn without_machinery<'f>(&self, frames: &'f [FrameId]) -> &'f [FrameId] {
+        let is_machinery =
+            |frame: &FrameId| self.frames.get(frame.index()).is_some_and(|frame| frame.machinery);
+        &frames[frames.iter().rposition(is_machinery).map_or(0, |last| last + 1)..]
+    }
+
+    /// What its program's users call a wait with this stack, if a rule says so: `row lock of
+    /// PostgreSQL`.
+    pub fn words(&self, wait_stack: StackId) -> Option<&str> {
+        self.words.get(usize::from(self.get(wait_stack).wait.words?)).map(String::as_str)
     }
 
     fn get(&self, stack: StackId) -> StackClass {
@@ -185,6 +224,11 @@ impl StackClasses {
     /// True when no thread chooses a wait on this stack, however short or regular.
     pub fn is_unwanted(&self, wait_stack: StackId) -> bool {
         self.get(wait_stack).wait.unwanted
+    }
+
+    /// True when whoever has what is waited for on this stack is on a CPU all the time.
+    pub(crate) fn holder_runs(&self, wait_stack: StackId) -> bool {
+        self.get(wait_stack).wait.holder_runs
     }
 
     /// Equal for waits of the same code; 0 without a stack.
@@ -286,14 +330,20 @@ impl StackClasses {
     }
 }
 
+/// What modules mean, by id.
+struct ModuleClasses {
+    layers: Vec<Layer>,
+    /// The patterns that their files match.
+    patterns: Vec<Vec<u16>>,
+}
+
 struct FrameClass {
     patterns: Vec<u16>,
     /// It belongs to the tracer or the scheduler.
     noise: bool,
     roles: Vec<FrameRole>,
     identity: u64,
-    /// It belongs to a library below every program, not to the program.
-    runtime: bool,
+    layer: Layer,
 }
 
 impl FrameClass {
@@ -305,6 +355,7 @@ impl FrameClass {
 fn frame_class(
     trace: &Trace,
     rules: &Rules,
+    modules: &[Layer],
     frame: FrameId,
     cache: &mut FxHashMap<u32, Vec<u16>>,
 ) -> FrameClass {
@@ -317,7 +368,7 @@ fn frame_class(
         noise: !symbols.is_empty() && !is_script,
         roles: Vec::new(),
         identity: u64::from(frame.0),
-        runtime: is_runtime(trace, frame),
+        layer: rules.layers.of_frame(trace, frame, modules),
     };
     for symbol in symbols.iter().filter(|_| !is_script) {
         let name = trace.name(symbol.function);
@@ -335,11 +386,28 @@ fn frame_class(
     class
 }
 
+/// The patterns of the file that holds the innermost frame above the system's libraries.
+fn innermost_module<'m>(
+    trace: &Trace,
+    id: StackId,
+    frames: &[FrameClass],
+    modules: &'m ModuleClasses,
+) -> &'m [u16] {
+    let is_programs = |frame: &&FrameId| {
+        frames.get(frame.index()).is_some_and(|class| !class.layer.is_below_programs())
+    };
+    let innermost = trace.stacks.user_frames(id).iter().find(is_programs);
+    innermost
+        .and_then(|frame| trace.stacks.frame(*frame))
+        .and_then(|frame| modules.patterns.get(frame.module.index()))
+        .map_or(&[], Vec::as_slice)
+}
+
 fn stack_class(
     trace: &Trace,
     rules: &Rules,
     id: StackId,
-    frames: &[FrameClass],
+    (frames, modules): (&[FrameClass], &ModuleClasses),
     matches: &mut Matches,
 ) -> StackClass {
     let list = trace.stacks.frames_of(id);
@@ -351,6 +419,9 @@ fn stack_class(
     let own = || classes().take(entry.map_or(list.len(), |entry| entry + 1));
     matches.clear();
     own().for_each(|class| matches.add(&class.patterns));
+    if entry.is_none() {
+        matches.add(innermost_module(trace, id, frames, modules));
+    }
     let mut hasher = FxHasher::default();
     classes().skip(noise).for_each(|class| class.identity.hash(&mut hasher));
     // Call sites, not names: one function may wait for several things.
@@ -358,7 +429,7 @@ fn stack_class(
         .iter()
         .zip(classes())
         .skip(trace.stacks.kernel_len(id))
-        .skip_while(|(_, class)| class.runtime)
+        .skip_while(|(_, class)| class.layer.is_below_programs())
         .map(|(frame, _)| frame);
     let mut caller = FxHasher::default();
     let has_program = program.inspect(|frame| frame.hash(&mut caller)).count() > 0;

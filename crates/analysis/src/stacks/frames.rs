@@ -1,29 +1,7 @@
-//! Single frames and names: which belong to the program itself, which only implement a lock or a
-//! wait, and how long names are shortened.
+//! Single names: which only implement a lock or a wait, which start every program, and how long
+//! names are shortened.
 
 use super::name_patterns::base_name;
-use unhitch_model::{FrameId, Trace};
-
-/// True for a frame that is not the program's own: in the C library or another runtime library, or
-/// in no known file.
-pub(crate) fn is_runtime(trace: &Trace, frame: FrameId) -> bool {
-    const LIBRARIES: [&str; 8] = [
-        "libc.so",
-        "libc-",
-        "libpthread",
-        "ld-linux",
-        "ld-musl",
-        "libstdc++",
-        "mscorlib.",
-        "System.Private.CoreLib.",
-    ];
-    let Some(module) = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module))
-    else {
-        return true;
-    };
-    let path = trace.name(module.path);
-    !module.kind.is_program() || LIBRARIES.iter().any(|part| path.contains(part))
-}
 
 /// True for functions that start every program or thread, or enter every system call.
 pub(crate) fn is_scaffold(name: &str) -> bool {
@@ -85,7 +63,8 @@ pub(crate) fn is_primitive(name: &str) -> bool {
         "_slowpath",
     ];
     const EXACT: &[&str] = &["up_read", "up_write", "up", "complete", "complete_all"];
-    let lower = base_name(name).to_ascii_lowercase();
+    // A block is no lock.
+    let lower = base_name(name).to_ascii_lowercase().replace("block", "");
     // Only the function's own name counts, not the path before it: `lock_lab::scan` is no lock.
     let last = lower
         .rsplit("::")

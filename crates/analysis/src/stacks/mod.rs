@@ -2,6 +2,7 @@
 
 pub mod classes;
 pub(crate) mod frames;
+mod layer;
 mod name_patterns;
 mod rule_file;
 pub mod rules;
@@ -9,6 +10,7 @@ pub mod text;
 mod wait_class;
 
 pub use classes::{StackClasses, StackKind, WakeContext, WakeSource};
+pub use layer::Layer;
 pub use rule_file::RulesError;
 pub use rules::Rules;
 pub use wait_class::{InterruptSource, WaitClass};

@@ -34,6 +34,11 @@ impl NamePatterns {
         id
     }
 
+    /// True if some pattern matches a name.
+    pub fn has(&self, name: &str) -> bool {
+        !self.matching(name).is_empty()
+    }
+
     /// The patterns that a function's name matches.
     pub fn matching(&self, function: &str) -> Vec<u16> {
         let name = base_name(function);

@@ -1,16 +1,19 @@
 //! The files that hold wait rules, as TOML. `waits/linux.toml` specifies them.
 
+use super::layer::LayerLists;
 use super::wait_class::{InterruptSource, WaitClass};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The embedded files, in the order in which their rules are tried.
-pub(super) const EMBEDDED: [&str; 5] = [
+pub(super) const EMBEDDED: [&str; 7] = [
     include_str!("../../waits/kernel-threads.toml"),
+    include_str!("../../waits/programs.toml"),
     include_str!("../../waits/runtimes.toml"),
     include_str!("../../waits/linux.toml"),
     include_str!("../../waits/windows.toml"),
     include_str!("../../waits/frames.toml"),
+    include_str!("../../waits/code.toml"),
 ];
 
 /// A file of rules.
@@ -23,6 +26,8 @@ pub(super) struct RuleFile {
     pub interrupt: Vec<Rule<InterruptSource>>,
     #[serde(default)]
     pub frames: BTreeMap<FrameRole, Vec<String>>,
+    #[serde(default)]
+    pub layers: LayerLists,
 }
 
 /// A rule as it is written.
@@ -43,6 +48,12 @@ pub(super) struct Rule<C> {
     pub place: Vec<String>,
     #[serde(default)]
     pub generic: Vec<String>,
+    /// What those who use the program call it.
+    #[serde(default)]
+    pub words: String,
+    /// Whoever has what is waited for is on a CPU all the time.
+    #[serde(default)]
+    pub holder_runs: bool,
     #[serde(default)]
     pub pump: bool,
     #[serde(default)]

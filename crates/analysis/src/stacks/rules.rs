@@ -4,10 +4,11 @@
 //! every kernel, libc and language runtime has names of its own, and a missing name must not need
 //! a new release. `waits/linux.toml` specifies how rules are read.
 
-use super::name_patterns::NamePatterns;
+use super::layer::LayerRules;
+use super::name_patterns::{NamePatterns, base_name};
 use super::rule_file::{EMBEDDED, FrameRole, Rule, RuleFile, RulesError};
 use super::wait_class::{InterruptSource, Wait, WaitClass};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Compiled rules: which names matter, and what their combinations mean.
 #[derive(Clone)]
@@ -22,6 +23,12 @@ pub struct Rules {
     generics: FxHashMap<u16, usize>,
     interrupts: Vec<CompiledRule<InterruptSource>>,
     roles: FxHashMap<u16, FrameRole>,
+    /// Patterns of functions that only implement a lock or a wait for their callers.
+    machinery: FxHashSet<u16>,
+    /// Whose code a frame is.
+    pub(super) layers: LayerRules,
+    /// What programs' users call their waits, by [`Wait::words`].
+    words: Vec<String>,
 }
 
 /// A rule with patterns in place of names.
@@ -36,6 +43,8 @@ struct CompiledRule<C> {
     by_place: bool,
     pump: bool,
     unwanted: bool,
+    words: Option<u16>,
+    holder_runs: bool,
 }
 
 impl<C> CompiledRule<C> {
@@ -52,6 +61,8 @@ impl CompiledRule<WaitClass> {
             class: self.class,
             pump: self.pump,
             unwanted: self.unwanted || self.class.is_unwanted(),
+            words: self.words,
+            holder_runs: self.holder_runs,
         }
     }
 }
@@ -118,6 +129,9 @@ impl Rules {
             generics: FxHashMap::default(),
             interrupts: Vec::new(),
             roles: FxHashMap::default(),
+            machinery: FxHashSet::default(),
+            layers: LayerRules::default(),
+            words: Vec::new(),
         };
         let mut places_at = None;
         let embedded = EMBEDDED.into_iter().map(|text| (true, text));
@@ -136,12 +150,16 @@ impl Rules {
                     rule_of.extend(patterns.into_iter().map(|pattern| (pattern, number)));
                 }
                 let rule = rules.compile(rule);
+                if rule.by_place && rule.class.is_between_threads() {
+                    rules.machinery.extend(&rule.any);
+                }
                 rules.waits.push(rule);
             }
             for rule in file.interrupt {
                 let rule = rules.compile(rule);
                 rules.interrupts.push(rule);
             }
+            rules.layers.extend(&file.layers);
             for (role, names) in file.frames {
                 let patterns = rules.patterns.add_all(&names);
                 rules.roles.extend(patterns.into_iter().map(|pattern| (pattern, role)));
@@ -150,9 +168,16 @@ impl Rules {
         Ok(rules)
     }
 
+    fn words<C>(&mut self, rule: &Rule<C>) -> Option<u16> {
+        let number = u16::try_from(self.words.len()).ok().filter(|_| !rule.words.is_empty())?;
+        self.words.push(rule.words.clone());
+        Some(number)
+    }
+
     fn compile<C>(&mut self, rule: Rule<C>) -> CompiledRule<C> {
         let [any, all, leaf, caller] = [&rule.any, &rule.all, &rule.leaf, &rule.caller]
             .map(|names| self.patterns.add_all(names));
+        let words = self.words(&rule);
         let by_place = !rule.place.is_empty() || !rule.generic.is_empty();
         CompiledRule {
             class: rule.class,
@@ -163,6 +188,8 @@ impl Rules {
             by_place,
             pump: rule.pump,
             unwanted: rule.unwanted,
+            words,
+            holder_runs: rule.holder_runs,
         }
     }
 
@@ -208,6 +235,22 @@ impl Rules {
             .iter()
             .find(|rule| rule.is_satisfied_by(matches))
             .map_or(InterruptSource::Other, |rule| rule.class)
+    }
+
+    /// The patterns that a module's file matches, in brackets.
+    pub(crate) fn patterns_of_module(&self, path: &str) -> Vec<u16> {
+        let file = path.rsplit('/').next().unwrap_or(path);
+        self.patterns.matching(&format!("[{}]", base_name(file)))
+    }
+
+    /// What programs' users call their waits, by [`Wait::words`].
+    pub(crate) fn all_words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// True for a function that only implements a lock or a wait for its caller.
+    pub(crate) fn is_machinery(&self, patterns: &[u16]) -> bool {
+        patterns.iter().any(|pattern| self.machinery.contains(pattern))
     }
 
     /// What a function with these patterns means by itself.

@@ -1,6 +1,7 @@
 //! Stacks as text: the functions that mean something, in order, and the responsible one.
 
-use super::frames::{is_primitive, is_runtime, is_scaffold, shorten};
+use super::frames::{is_primitive, is_scaffold, shorten};
+use super::layer::Layer;
 use crate::Analysis;
 use unhitch_model::{FrameId, ModuleKind, StackId};
 
@@ -42,7 +43,8 @@ pub fn stack_text(analysis: &Analysis<'_>, stack: StackId) -> String {
     let (kernel, user) = frames.split_at(kernel_len);
     let kernel =
         functions_of(analysis, kernel.get(analysis.stacks.noise_len(stack)..).unwrap_or(&[]));
-    let in_library = user.iter().take_while(|frame| is_runtime(analysis.trace, **frame)).count();
+    let is_programs = |frame: &FrameId| analysis.stacks.layer(*frame) == Layer::Program;
+    let in_library = user.iter().take_while(|frame| !is_programs(frame)).count();
     let mut user = functions_of(analysis, user);
     let max_user = MAX_NAMES.saturating_sub(kernel.len()).max(MAX_USER);
     let max_kernel = MAX_NAMES.saturating_sub(user.len().min(max_user));
@@ -82,16 +84,18 @@ pub fn brief_stack_text(analysis: &Analysis<'_>, frames: &[FrameId], kernel_len:
 }
 
 /// The responsible function: on a stack that takes or releases a lock, waits or wakes, the deepest
-/// one that is the program's own.
+/// one that is the program's own; if there is none, its runtime's.
 pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
     let frames = analysis.trace.stacks.frames_of(stack);
-    let user = analysis.trace.stacks.user_frames(stack);
-    let own = user.iter().find_map(|&frame| {
-        let symbol = analysis.trace.symbols.get(frame).last()?;
-        let name = analysis.trace.name(symbol.function);
-        (!is_runtime(analysis.trace, frame) && !is_primitive(name) && !is_scaffold(name))
-            .then(|| name.to_owned())
-    });
+    let user = analysis.stacks.without_machinery(analysis.trace.stacks.user_frames(stack));
+    let deepest_of = |layer: Layer| {
+        user.iter().filter(|frame| analysis.stacks.layer(**frame) == layer).find_map(|&frame| {
+            let symbol = analysis.trace.symbols.get(frame).last()?;
+            let name = analysis.trace.name(symbol.function);
+            (!is_primitive(name) && !is_scaffold(name)).then(|| name.to_owned())
+        })
+    };
+    let own = deepest_of(Layer::Program).or_else(|| deepest_of(Layer::Runtime));
     // Otherwise the kernel's, but not the tracer's or the scheduler's.
     let leaf = || {
         frames

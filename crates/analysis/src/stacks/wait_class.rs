@@ -69,6 +69,14 @@ impl WaitClass {
         matches!(self, Self::BlockIo | Self::FileSystem)
     }
 
+    /// True for waits that another thread ends, or seems to.
+    pub(super) const fn is_between_threads(self) -> bool {
+        matches!(
+            self,
+            Self::Lock | Self::Condition | Self::Ipc | Self::Network | Self::Idle | Self::Timer
+        )
+    }
+
     /// True for classes that no thread ever waits in by choice.
     pub(super) const fn is_unwanted(self) -> bool {
         matches!(self, Self::Lock | Self::BlockIo | Self::FileSystem | Self::Memory | Self::Stopped)
@@ -110,6 +118,10 @@ pub struct Wait {
     pub pump: bool,
     /// True for a wait that no thread chooses, however short or regular.
     pub unwanted: bool,
+    /// What its program's users call it: an index into the words of the rules.
+    pub words: Option<u16>,
+    /// True if whoever has what is waited for is on a CPU all the time: a thread of the same process.
+    pub holder_runs: bool,
 }
 
 /// The device or clock behind a wake-up from an interrupt.
@@ -118,7 +130,9 @@ pub struct Wait {
 pub enum InterruptSource {
     /// The timeout with which the sleeper went to sleep.
     Timeout,
-    /// Another timer: a timerfd, an interval timer, delayed work.
+    /// A timer of the process that sends it a signal.
+    Alarm,
+    /// Another timer: a timerfd, delayed work.
     Timer,
     /// A block device's completion.
     BlockIo,

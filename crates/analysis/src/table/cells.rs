@@ -66,7 +66,7 @@ pub(super) fn woken_by(source: &Source<'_>, row: &Row) -> Cell {
     match (waker(source, row), interrupt) {
         (Some((thread, at)), _) => thread_name(source, thread, at),
         (None, Some(InterruptSource::Timeout)) => source.text("(timeout)"),
-        (None, Some(InterruptSource::Timer)) => source.text("(timer)"),
+        (None, Some(InterruptSource::Alarm | InterruptSource::Timer)) => source.text("(timer)"),
         (None, Some(InterruptSource::BlockIo)) => source.text("(block device)"),
         (None, Some(InterruptSource::Network)) => source.text("(network)"),
         (None, Some(InterruptSource::Rcu)) => source.text("(RCU)"),

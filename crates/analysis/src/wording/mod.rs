@@ -4,6 +4,7 @@ pub mod recording;
 pub mod sentence;
 mod thread_group;
 pub mod units;
+pub(crate) mod wait_words;
 
 pub use sentence::{Event, Reference, Sentence, Span, Subject};
 pub use thread_group::ThreadGroup;

@@ -173,6 +173,7 @@ pub(super) fn interrupt_words(source: unhitch_analysis::InterruptSource) -> &'st
     use unhitch_analysis::InterruptSource as Source;
     match source {
         Source::Timeout => " (its timeout)",
+        Source::Alarm => " (an alarm)",
         Source::Timer => " (a timer)",
         Source::BlockIo => " (a block device)",
         Source::Network => " (the network)",

@@ -1,0 +1,58 @@
+//! Who is waited for where nobody ends the wait: a thread that looks, by its own timer, whether
+//! another thread of its process has stopped running.
+//!
+//! *Why by who ran:* the Java threads that have stopped for a safepoint sleep, and so does the VM
+//! thread between two looks. What keeps them waiting is the thread that still runs; it wakes nobody.
+
+use crate::Analysis;
+use crate::timeline::{Segment, State};
+use unhitch_model::{ThreadId, Window};
+
+/// How soon a thread stops after the wait that it prolonged, nanoseconds: the one that looks may see
+/// it a moment later, or the other way round.
+const STOPS_WITHIN_NS: u64 = 5_000_000;
+
+/// The thread of the same process that was running, or ready to run, for most of a sleep in which
+/// somebody waits for such a thread. Of several, the one that stopped when the sleep ended: others
+/// may have worked all the time without anybody waiting for them.
+pub(super) fn runner_of(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    sleep: &Segment,
+) -> Option<ThreadId> {
+    let is_sleep = matches!(sleep.state, State::Sleeping(_));
+    if !is_sleep || !analysis.stacks.holder_runs(sleep.wait_stack(analysis.trace)) {
+        return None;
+    }
+    let threads = &analysis.trace.threads;
+    let process = threads.get(thread).process;
+    let others = (1..analysis.timeline.threads() as u32)
+        .map(ThreadId)
+        .filter(|other| *other != thread && threads.get(*other).process == process);
+    let active = others.map(|other| (active_ns(analysis, other, sleep.window), other));
+    active
+        .filter(|(ns, _)| ns.saturating_mul(2) >= sleep.window.duration_ns())
+        .max_by_key(|&(ns, other)| (stops_at(analysis, other, sleep.window), ns, other))
+        .map(|(_, other)| other)
+}
+
+/// How long a thread ran, or was ready to.
+fn active_ns(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> u64 {
+    let mut active_ns = 0;
+    analysis.timeline.each_segment(analysis.trace, thread, window, &mut |segment| {
+        if matches!(segment.state, State::Ran | State::Runnable { .. }) {
+            active_ns += segment.window.duration_ns();
+        }
+    });
+    active_ns
+}
+
+/// True if the thread was active inside the window, and fell asleep at about its end.
+fn stops_at(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> bool {
+    let end = Window::new(
+        window.end.minus(STOPS_WITHIN_NS).max(window.start),
+        window.end.plus(STOPS_WITHIN_NS),
+    );
+    let segments = analysis.segments(thread, end);
+    segments.iter().any(|segment| matches!(segment.state, State::Sleeping(_)))
+}

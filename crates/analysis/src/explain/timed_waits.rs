@@ -1,0 +1,114 @@
+//! One wait that looks like many: a thread that waits with a timeout looks now and then whether it
+//! may go on, and waits again.
+//!
+//! *Why:* the timer of such a wait ends nothing, so it is never the cause. Whoever let the thread
+//! go on in the end ended the whole wait.
+
+use super::operations::{LONGEST_LOOK_NS, LOOK_NS, woke_someone};
+use super::owners::ended_by;
+use super::wait_class::class_of;
+use crate::Analysis;
+use crate::stacks::{InterruptSource, WaitClass};
+use crate::timeline::{Segment, State};
+use unhitch_model::{ThreadId, Window};
+
+/// A thread that waits with a timeout, polls, and waits again (for CPython's GIL every 5 ms, for a
+/// Java monitor ever more seldom, for PostgreSQL's deadlock check once a second) waits once, in
+/// whatever call: its sleeps, and the polls in between, become one sleep, which ends when another
+/// thread wakes it. Sleeps that no thread ended stay as they are.
+pub(super) fn join_timed_waits(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segments: Vec<Segment>,
+) -> Vec<Segment> {
+    // Latest first.
+    let mut joined: Vec<Segment> = Vec::with_capacity(segments.len());
+    for segment in segments.into_iter().rev() {
+        match later_sleep(analysis, thread, &segment, &joined) {
+            Some(later) => {
+                joined.truncate(later + 1);
+                if let Some(sleep) = joined.last_mut() {
+                    sleep.window.start = segment.window.start;
+                    (sleep.out, sleep.earlier) = (segment.out, segment.earlier);
+                }
+            }
+            None => joined.push(segment),
+        }
+    }
+    joined.reverse();
+    joined
+}
+
+/// Index in `after` (latest first) of the later sleep that continues the wait of `segment`:
+/// that one timed out, and its thread slept again below the same caller.
+fn later_sleep(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segment: &Segment,
+    after: &[Segment],
+) -> Option<usize> {
+    if !may_repeat(analysis, segment) || !timed_out(analysis, segment) {
+        return None;
+    }
+    let stack = segment.wait_stack(analysis.trace);
+    let is_lock = class_of(analysis, segment) == WaitClass::Lock;
+    let is_wait = |sleep: &Segment| {
+        may_repeat(analysis, sleep)
+            && analysis.stacks.is_same_caller(stack, sleep.wait_stack(analysis.trace))
+    };
+    // A look at a lock may itself take locks, or read from a disk.
+    let is_look = |other: &Segment| match other.state {
+        State::Ran | State::Runnable { .. } => true,
+        State::Sleeping(_) => is_lock && !is_wait(other),
+        State::Unknown => false,
+    };
+    let later = after.iter().rposition(|other| !is_look(other))?;
+    let (sleep, look) = (&after[later], &after[later + 1..]);
+    let between = Window::new(segment.window.end, sleep.window.start);
+    let ran = look.iter().filter(|between| between.state == State::Ran);
+    let ran_ns: u64 = ran.map(|ran| ran.window.duration_ns()).sum();
+    let is_short =
+        if is_lock { between.duration_ns() <= LONGEST_LOOK_NS } else { ran_ns <= LOOK_NS };
+    let is_ended = || {
+        analysis.stacks.holder_runs(stack)
+            || ended_by(analysis, thread, sleep).is_some_and(|(by, _)| by != thread)
+    };
+    (is_wait(sleep) && is_short && is_ended() && !woke_someone(analysis, thread, between))
+        .then_some(later)
+}
+
+/// True for a sleep that its thread may take up again: not one that somebody else imposed on
+/// it, nor one for a device.
+fn may_repeat(analysis: &Analysis<'_>, segment: &Segment) -> bool {
+    let class = class_of(analysis, segment);
+    let imposed = matches!(
+        class,
+        WaitClass::Stopped | WaitClass::KernelIdle | WaitClass::Memory | WaitClass::Process
+    );
+    matches!(segment.state, State::Sleeping(_)) && !imposed && !class.is_disk()
+}
+
+/// True for a sleep that ended by its own timer. Where nobody is known to have ended a sleep
+/// that only a thread or a timer ends, it was the timer (interrupts of an idle CPU may not be
+/// reported).
+fn timed_out(analysis: &Analysis<'_>, segment: &Segment) -> bool {
+    match segment.wake {
+        Some(wake) => {
+            let interrupt = analysis.stacks.wake_source(analysis.trace, wake).interrupt;
+            matches!(interrupt, Some(InterruptSource::Timeout | InterruptSource::Alarm))
+        }
+        None => matches!(
+            class_of(analysis, segment),
+            WaitClass::Lock | WaitClass::Condition | WaitClass::Timer
+        ),
+    }
+}
+
+/// How often a thread slept again inside the one wait `slept`.
+pub(super) fn looks(analysis: &Analysis<'_>, thread: ThreadId, slept: Window) -> u32 {
+    let mut sleeps = 0u32;
+    analysis.timeline.each_segment(analysis.trace, thread, slept, &mut |segment| {
+        sleeps += u32::from(matches!(segment.state, State::Sleeping(_)))
+    });
+    sleeps.saturating_sub(1)
+}

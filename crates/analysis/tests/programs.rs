@@ -1,0 +1,379 @@
+//! Waits of real programs, as they were recorded: what they are for, in which words, and whose
+//! function the answer names.
+
+mod scene;
+
+use scene::Scene;
+use unhitch_analysis::{Analysis, Query, Rules, WaitClass, text};
+use unhitch_model::{
+    Frame, FrameId, Module, ModuleKind, NameId, StackId, Symbol, TaskState, ThreadId, Time, Window,
+};
+
+/// A recorded stack, leaf first: functions of the kernel, and after `""` those of the process as
+/// `FILE!function`, `FILE+0x1234` where the file has no name for it, or `!function` where a runtime
+/// compiled it.
+fn recorded(scene: &mut Scene, frames: &[&str]) -> StackId {
+    let trace = &mut scene.trace;
+    let kernel = frames.iter().position(|frame| frame.is_empty()).unwrap_or(frames.len());
+    let mut ids: Vec<FrameId> = Vec::new();
+    for (at, frame) in frames.iter().enumerate().filter(|(_, frame)| !frame.is_empty()) {
+        let (file, function) = match (at < kernel, frame.split_once('!')) {
+            (true, _) => ("[kernel]", *frame),
+            (false, Some(named)) => named,
+            (false, None) => (frame.split_once('+').map_or(*frame, |(file, _)| file), ""),
+        };
+        let kind = match file {
+            "[kernel]" => ModuleKind::Kernel,
+            "" => ModuleKind::Anonymous { pid: 1 },
+            _ => ModuleKind::File,
+        };
+        let path = trace.strings.intern(&match kind {
+            ModuleKind::File => format!("/usr/lib/{file}"),
+            _ => file.to_owned(),
+        });
+        let module = trace.modules.intern(Module { path, kind, build_id: Vec::new() });
+        let id = trace.stacks.intern_frame(Frame { module, offset: 0x1000 + at as u64 });
+        if !function.is_empty() {
+            let function = trace.strings.intern(function);
+            trace.symbols.set(id, &[Symbol { function, file: NameId::EMPTY, line: 0 }]);
+        }
+        ids.push(id);
+    }
+    trace.stacks.intern(&ids, kernel as u16)
+}
+
+/// The class of a recorded wait, what it is called, and the function that an answer names.
+fn wait(frames: &[&[&str]]) -> (WaitClass, String, String) {
+    let mut scene = Scene::default();
+    let stack = recorded(&mut scene, &frames.concat());
+    let trace = scene.finish(1, 1000);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let words = analysis.stacks.words(stack).unwrap_or_default().to_owned();
+    (analysis.stacks.class(stack), words, text::own_function(&analysis, stack))
+}
+
+fn lock(frames: &[&[&str]]) -> (String, String) {
+    let (class, words, function) = wait(frames);
+    assert_eq!(class, WaitClass::Lock, "{frames:?}");
+    (words, function)
+}
+
+fn named(words: &str, function: &str) -> (String, String) {
+    (words.to_owned(), function.to_owned())
+}
+
+const EPOLL: [&str; 9] = [
+    "__schedule",
+    "schedule",
+    "schedule_hrtimeout_range_clock",
+    "do_epoll_wait",
+    "__x64_sys_epoll_wait",
+    "do_syscall_64",
+    "entry_SYSCALL_64_after_hwframe",
+    "",
+    "libc.so.6!epoll_wait",
+];
+const FUTEX: [&str; 10] = [
+    "__schedule",
+    "schedule",
+    "futex_do_wait",
+    "__futex_wait",
+    "futex_wait",
+    "do_futex",
+    "__x64_sys_futex",
+    "do_syscall_64",
+    "entry_SYSCALL_64_after_hwframe",
+    "",
+];
+const CONDITION: [&str; 4] = [
+    "libc.so.6!__futex_abstimed_wait_common64",
+    "libc.so.6!__futex_abstimed_wait_common",
+    "libc.so.6!__pthread_cond_wait_common",
+    "libc.so.6!pthread_cond_timedwait",
+];
+const SLEEP: [&str; 11] = [
+    "__schedule",
+    "schedule",
+    "do_nanosleep",
+    "hrtimer_nanosleep",
+    "common_nsleep",
+    "__x64_sys_clock_nanosleep",
+    "do_syscall_64",
+    "entry_SYSCALL_64_after_hwframe",
+    "",
+    "libc.so.6!clock_nanosleep",
+    "libc.so.6!nanosleep",
+];
+
+/// PostgreSQL 15.18 of Debian 12.
+#[test]
+fn postgresql_names_its_locks() {
+    let sleep = ["postgres!WaitEventSetWait", "postgres!WaitLatch", "postgres!ProcSleep"];
+    let acquire = ["postgres+0x45d95c", "postgres!LockAcquireExtended"];
+    let update = [
+        "postgres!XactLockTableWait",
+        "postgres!heap_update",
+        "postgres+0x19ed8d",
+        "postgres!standard_ExecutorRun",
+        "postgres!PostgresMain",
+    ];
+    assert_eq!(
+        lock(&[&EPOLL, &sleep, &acquire, &update]),
+        named("row lock of PostgreSQL", "heap_update")
+    );
+    let open = ["postgres!LockRelationOid", "postgres!RangeVarGetRelidExtended"];
+    assert_eq!(
+        lock(&[&EPOLL, &sleep, &acquire, &open]),
+        named("table lock of PostgreSQL", "RangeVarGetRelidExtended")
+    );
+    let lightweight = [
+        "libc.so.6!__futex_abstimed_wait_common64",
+        "libc.so.6!__new_sem_wait_slow64.constprop.0",
+        "postgres!PGSemaphoreLock",
+        "postgres!LWLockAcquire",
+        "postgres!ProcSleep",
+    ];
+    assert_eq!(
+        lock(&[&FUTEX, &lightweight, &acquire, &update]),
+        named("lightweight lock of PostgreSQL", "heap_update")
+    );
+}
+
+#[test]
+fn a_session_of_postgresql_waits_for_its_clients_next_command() {
+    let command = [
+        "postgres!WaitEventSetWait",
+        "postgres!secure_read",
+        "postgres+0x34b406",
+        "postgres!pq_getbyte",
+        "postgres!PostgresMain",
+    ];
+    let found = wait(&[&EPOLL, &command]);
+    assert_eq!(
+        found,
+        (WaitClass::Idle, "its client's next command".to_owned(), "PostgresMain".to_owned())
+    );
+}
+
+/// MariaDB 10.11.19 of Debian 12, whose binary has no names for InnoDB's functions.
+#[test]
+fn mariadb_names_its_locks() {
+    let row = [
+        "mariadbd+0xd5b023",
+        "mariadbd+0xdb657f",
+        "mariadbd+0xd21751",
+        "mariadbd!handler::ha_index_read_map",
+        "mariadbd!handler::read_range_first",
+        "mariadbd!QUICK_RANGE_SELECT::get_next",
+        "mariadbd+0x76cdf8",
+        "mariadbd!mysql_update",
+        "mariadbd!do_command",
+    ];
+    assert_eq!(
+        lock(&[&FUTEX, &CONDITION, &row]),
+        named("row lock or latch of MariaDB", "mysql_update")
+    );
+    let metadata = [
+        "mariadbd!MDL_wait::timed_wait",
+        "mariadbd!MDL_context::acquire_lock",
+        "mariadbd!open_table",
+        "mariadbd!mysql_update",
+    ];
+    assert_eq!(
+        lock(&[&FUTEX, &CONDITION, &metadata]),
+        named("metadata lock of MariaDB", "open_table")
+    );
+}
+
+#[test]
+fn a_session_of_mariadb_waits_for_its_clients_next_command() {
+    let poll = [
+        "__schedule",
+        "schedule",
+        "schedule_hrtimeout_range_clock",
+        "poll_schedule_timeout.constprop.0",
+        "do_sys_poll",
+        "__x64_sys_poll",
+        "",
+        "libc.so.6!poll",
+    ];
+    let read = [
+        "mariadbd!vio_io_wait",
+        "mariadbd!vio_socket_io_wait",
+        "mariadbd!vio_read",
+        "mariadbd+0xbb6f4c",
+        "mariadbd!my_net_read_packet_reallen",
+        "mariadbd!do_command",
+    ];
+    let found = wait(&[&poll, &read]);
+    assert_eq!(
+        found,
+        (WaitClass::Idle, "its client's next command".to_owned(), "do_command".to_owned())
+    );
+}
+
+/// OpenJDK 17.0.15 of Debian 12.
+#[test]
+fn hotspot_names_its_locks() {
+    let monitor = [
+        "libjvm.so!os::PlatformEvent::park",
+        "libjvm.so!ObjectMonitor::EnterI",
+        "libjvm.so!ObjectMonitor::enter",
+        "libjvm.so!ObjectSynchronizer::enter",
+        "libjvm.so!InterpreterRuntime::monitorenter",
+        "!Interpreter",
+        "!Account.deposit",
+    ];
+    assert_eq!(lock(&[&FUTEX, &CONDITION, &monitor]), named("Java monitor", "Account.deposit"));
+    let safepoint = [
+        "libc.so.6!syscall",
+        "libjvm.so!LinuxWaitBarrier::wait",
+        "libjvm.so!SafepointSynchronize::block",
+        "libjvm.so!SafepointMechanism::process",
+        "libjvm.so!JavaThread::sleep",
+    ];
+    assert_eq!(lock(&[&FUTEX, &safepoint]).0, "safepoint of the JVM");
+    let polls = [
+        "libjvm.so!os::naked_short_sleep",
+        "libjvm.so!SafepointSynchronize::synchronize_threads",
+        "libjvm.so!SafepointSynchronize::begin",
+        "libjvm.so!VMThread::run",
+    ];
+    assert_eq!(
+        lock(&[&SLEEP, &polls]),
+        named("Java thread that still ran", "SafepointSynchronize::begin")
+    );
+    let park =
+        ["libjvm.so!Parker::park", "libjvm.so!Unsafe_Park", "!jdk.internal.misc.Unsafe.park"];
+    let reentrant =
+        ["!java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire", "!Hangs.beat"];
+    assert_eq!(
+        lock(&[&FUTEX, &CONDITION, &park, &reentrant]),
+        named("lock of java.util.concurrent", "Hangs.beat")
+    );
+    let latch = [
+        "!java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire",
+        "!java.util.concurrent.CountDownLatch.await",
+        "!Hangs.beat",
+    ];
+    assert_eq!(wait(&[&FUTEX, &CONDITION, &park, &latch]).0, WaitClass::Condition, "no lock");
+    assert_eq!(wait(&[&FUTEX, &CONDITION, &park, &["!Interpreter"]]).0, WaitClass::Condition);
+}
+
+/// CPython 3.11.2 of Debian 12, whose binary has no name for `take_gil`.
+#[test]
+fn cpython_waits_for_its_interpreter_lock() {
+    let gil = [
+        "python3.11+0xf94ed",
+        "python3.11!PyEval_RestoreThread",
+        "python3.11+0x1d64bd",
+        "python3.11!_PyEval_EvalFrameDefault",
+    ];
+    assert_eq!(lock(&[&FUTEX, &CONDITION, &gil]).0, "the interpreter lock GIL");
+    let in_loop = ["python3.11+0xf94ed", "python3.11!_PyEval_EvalFrameDefault"];
+    assert_eq!(lock(&[&FUTEX, &CONDITION, &in_loop]).0, "the interpreter lock GIL");
+    let library = ["_queue.cpython-311-x86_64-linux-gnu.so+0x1234"];
+    assert_eq!(wait(&[&FUTEX, &CONDITION, &library, &in_loop]).0, WaitClass::Condition);
+}
+
+/// SQLite 3.40.1 of Debian 12, and the same where the library has no names.
+#[test]
+fn sqlite_polls_for_the_lock_on_its_file() {
+    let busy = [
+        "libc.so.6!usleep",
+        "libsqlite3.so.0.8.6+0xaa1b4",
+        "libsqlite3.so.0.8.6!sqlite3InvokeBusyHandler",
+        "libsqlite3.so.0.8.6!sqlite3BtreeBeginTrans",
+        "libsqlite3.so.0.8.6!sqlite3_step",
+    ];
+    assert_eq!(
+        lock(&[&SLEEP, &busy]),
+        named("lock on the database file", "sqlite3BtreeBeginTrans")
+    );
+    let nameless =
+        ["libc.so.6!usleep", "libsqlite3.so.0.8.6+0xaa1b4", "libsqlite3.so.0.8.6!sqlite3_step"];
+    assert_eq!(lock(&[&SLEEP, &nameless]), named("lock on the database file", "sqlite3_step"));
+    let own = ["libc.so.6!usleep", "app!wait_a_moment", "libsqlite3.so.0.8.6!sqlite3_step"];
+    assert_eq!(wait(&[&SLEEP, &own]).0, WaitClass::Timer, "a callback of the program sleeps");
+}
+
+/// flock of util-linux, and Go 1.26.
+#[test]
+fn a_lock_on_a_file_is_one_in_any_program() {
+    let flock = ["__schedule", "schedule", "locks_lock_inode_wait", "__do_sys_flock", ""];
+    assert_eq!(lock(&[&flock, &["libc.so.6!flock", "flock+0x2809"]]).0, "file lock");
+    let go = [
+        "shop!internal/runtime/syscall/linux.Syscall6",
+        "shop!syscall.Syscall",
+        "shop!syscall.Flock",
+        "shop!main.exportCart",
+        "shop!net/http.HandlerFunc.ServeHTTP",
+        "shop!runtime.goexit.abi0",
+    ];
+    assert_eq!(lock(&[&flock, &go]), named("file lock", "main.exportCart"));
+}
+
+#[test]
+fn libraries_that_call_the_futex_themselves_are_known() {
+    let of = |frame: &'static str| lock(&[&FUTEX, &[frame, "app!save_document"]]);
+    assert_eq!(
+        of("libglib-2.0.so.0!g_mutex_lock_slowpath"),
+        named("mutex of GLib", "save_document")
+    );
+    assert_eq!(
+        of("libQt5Core.so.5!QBasicMutex::lockInternal"),
+        named("mutex of Qt", "save_document")
+    );
+    assert_eq!(of("app!parking_lot::raw_mutex::RawMutex::lock_slow"), named("", "save_document"));
+}
+
+#[test]
+fn the_functions_of_a_runtime_are_not_the_programs() {
+    let layers: [(&[&str], &str); 8] = [
+        (
+            &["", "node!v8::internal::RegExpImpl::Exec", "!validateEmail", "node!main"],
+            "validateEmail",
+        ),
+        (&["", "node!node::Start"], "node::Start"),
+        (&["", "shop!runtime.memmove", "shop!main.fill"], "main.fill"),
+        (&["", "shop!core::str::count", "shop!shop::render_report"], "shop::render_report"),
+        (&["", "libc.so.6!qsort_r", "xz!sort_blocks"], "sort_blocks"),
+        (&["", "!java.util.HashMap.resize", "!io.shop.Cart.fill"], "io.shop.Cart.fill"),
+        (&["", "game!core::physics::step", "game!std::thread::run"], "core::physics::step"),
+        (
+            &["", "libcrypto.so.3!sha512_block_data_order", "node!uv__work"],
+            "sha512_block_data_order",
+        ),
+    ];
+    for (stack, function) in layers {
+        assert_eq!(wait(&[stack]).2, function, "{stack:?}");
+    }
+}
+
+/// The program's function is told, and what of its runtime it called; the kernel's stays the kernel's.
+#[test]
+fn a_computation_is_told_by_the_programs_function_and_what_it_called() {
+    let hot = |leaf: &[&str]| {
+        let mut scene = Scene::default();
+        let node = scene.thread(1, 1, "node");
+        let root = ["!validateEmail", "node!v8::internal::Execution::Call", "node!main"];
+        let stack = recorded(&mut scene, &[leaf, &root].concat());
+        let poll = scene.stack(&["main", "|", "do_epoll_wait", "schedule"]);
+        scene.switch(1_000, 0, ThreadId::IDLE, TaskState::Runnable, node, StackId::EMPTY);
+        for ms in 0..400 {
+            scene.sample(1_500 + ms * 1_000, 0, node, stack);
+        }
+        scene.switch(401_900, 0, node, TaskState::Sleeping, ThreadId::IDLE, poll);
+        let trace = scene.finish(1, 500_000);
+        let analysis = Analysis::new(&trace, &Rules::default());
+        let window = Window::new(Time::from_nanos(1_000_000), Time::from_nanos(401_000_000));
+        let query = Query { victims: vec![node], window: Some(window) };
+        let finding = unhitch_analysis::diagnose(&analysis, &query).swap_remove(0).finding;
+        (finding.function, finding.cause.to_string())
+    };
+    let (function, cause) = hot(&["", "node!v8::internal::RegExpImpl::Exec"]);
+    assert_eq!(function, "validateEmail");
+    assert!(cause.contains("in validateEmail → … → v8::internal::RegExpImpl::Exec"), "{cause}");
+    let (function, cause) = hot(&["smaps_pte_range", ""]);
+    assert_eq!(function, "smaps_pte_range", "{cause}");
+}
