@@ -517,13 +517,22 @@ static __always_inline u64 last_arrival(struct task_struct *task)
 	return (s64)ago > 0 && ago < now ? now - ago : 0;
 }
 
+/* Its field is an int, from Linux 7.3 on a byte. */
+static __always_inline bool is_on_cpu(struct task_struct *task)
+{
+	u32 on_cpu = 0;
+	u32 bytes = bpf_core_field_size(task->on_cpu);
+	bpf_probe_read_kernel(&on_cpu, bytes < sizeof(on_cpu) ? bytes : sizeof(on_cpu), &task->on_cpu);
+	return on_cpu;
+}
+
 SEC("iter/task")
 int on_each_thread(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	u32 key = 0;
 	struct sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &key);
-	if (!task || !sleeper || !task->__state || task->on_cpu)
+	if (!task || !sleeper || !task->__state || is_on_cpu(task))
 		return 0;
 	u32 state = state_of(false, task->__state);
 	struct task_slot *slot = slot_of(task->pid);

@@ -1,0 +1,45 @@
+//! Who ended a sleep; and, while it has not ended, who owns what the thread waits for.
+
+use super::wait_class::kept_wait;
+use crate::Analysis;
+use crate::stacks::classes::{WakeContext, WakeSource};
+use crate::timeline::{Segment, State};
+use unhitch_model::{ThreadId, Window};
+
+/// The task that ended a sleep, or owns what it waits for where the recording ends first.
+pub(super) fn ended_by(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segment: &Segment,
+) -> Option<(ThreadId, WakeSource)> {
+    let Some(wake) = segment.wake else {
+        let owner = owner_at_end(analysis, thread, segment)?;
+        return Some((owner, WakeSource { context: WakeContext::Task, interrupt: None }));
+    };
+    let source = analysis.stacks.wake_source(analysis.trace, wake);
+    source.context.is_task().then(|| (analysis.trace.wakings.waker[wake], source))
+}
+
+/// The sleep of `thread` that has not ended when the recording does, and who owns what it waits
+/// for.
+pub(crate) fn owned_at_end(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+) -> Option<(Segment, ThreadId)> {
+    let end = analysis.timeline.window().end;
+    let last = analysis.segments(thread, Window::new(end.minus(1), end)).pop()?;
+    let owner = match last.state {
+        State::Sleeping(_) => owner_at_end(analysis, thread, &last)?,
+        _ => return None,
+    };
+    Some((last, owner))
+}
+
+/// Who owns what a thread waits for in a sleep that has not ended when the recording does.
+fn owner_at_end(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<ThreadId> {
+    let has_ended = segment.wake.is_some() || segment.window.end < analysis.timeline.window().end;
+    let futexes = &analysis.trace.futex_waits;
+    let of_futex = || futexes.iter().find(|wait| wait.waiter == thread)?.owner;
+    let kept = || kept_wait(analysis, segment)?.owner;
+    (!has_ended).then(|| of_futex().or_else(kept)).flatten()
+}
