@@ -568,9 +568,12 @@ __noinline int remember_kernel(struct scratch *scratch)
 		find_return(scratch, i);
 	}
 	// The kernel puts a random distance between the entry of a system call and what it calls.
-	if (scratch->frames[last] == word_at_top(scratch) && scratch->found + 1 >= count) {
-		known->offsets[count - 1] = AT_TOP;
-		known->frames[count - 1] = scratch->frames[last];
+	u32 top = count - 1;
+	barrier_var(top); // the verifier of Linux 6.1 only believes a check of this very number
+	if (top < CACHED_FRAMES && scratch->frames[last] == word_at_top(scratch) &&
+	    scratch->found + 1 >= count) {
+		known->offsets[top] = AT_TOP;
+		known->frames[top] = scratch->frames[last];
 		scratch->found = count;
 	}
 	known->key = scratch->key;
