@@ -104,9 +104,13 @@ fn pythons() -> BTreeSet<PathBuf> {
     found
 }
 
-fn is_script(trace: &Trace, frame: FrameId) -> bool {
+fn is_of(trace: &Trace, frame: FrameId, kind: ModuleKind) -> bool {
     let module = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module));
-    module.is_some_and(|module| module.kind == ModuleKind::Script)
+    module.is_some_and(|module| module.kind == kind)
+}
+
+fn is_script(trace: &Trace, frame: FrameId) -> bool {
+    is_of(trace, frame, ModuleKind::Script)
 }
 
 /// The names of the frames of scripts in a stack, leaf first, without classes: before 3.11 there are
@@ -118,9 +122,12 @@ fn script_names(trace: &Trace, stack: StackId) -> Vec<String> {
 }
 
 /// Checks that each group of scripts' frames comes before a frame of the interpreter's loop, and that
-/// each of those has one.
+/// each of those has one. A stack of a process whose tables were not there yet is cut before that.
 fn check_places(trace: &Trace, stack: StackId, python: &str) {
     let frames = trace.stacks.user_frames(stack);
+    if frames.last().is_some_and(|frame| is_of(trace, *frame, ModuleKind::Cut)) {
+        return;
+    }
     let kinds: Vec<char> = frames
         .iter()
         .map(|&frame| {

@@ -152,10 +152,12 @@ __noinline u64 next_python_frame(struct python_walk *walk)
 	if (!walk)
 		return SCRIPT_CUT;
 	u32 size = walk->of.frame_words * 8;
-	// The verifier follows the comparison of this very number.
-	asm volatile("" : "+r"(size));
-	if (!size || size > sizeof(walk->words) || walk->frame & 7 ||
-	    bpf_probe_read_user(walk->words, size, (void *)walk->frame))
+	if (!size || walk->frame & 7)
+		return SCRIPT_CUT;
+	// The verifier follows one comparison of this very number, and not one that clang joins to
+	// another.
+	barrier_var(size);
+	if (size > sizeof(walk->words) || bpf_probe_read_user(walk->words, size, (void *)walk->frame))
 		return SCRIPT_CUT;
 	u32 boundary = walk->of.boundary;
 	u8 flag = frame_word(walk, boundary) >> (boundary & 7) * 8;
