@@ -4,6 +4,7 @@ use crate::locks::kernel_locks::KernelLocks;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;
 use crate::stacks::classes::StackClasses;
+use crate::stalls::contacts::Contacts;
 use crate::timeline::cpus::CpuTimes;
 use crate::timeline::{Segment, State, Timeline};
 use crate::user_marks::{UserMark, user_marks};
@@ -31,6 +32,8 @@ pub struct Analysis<'t> {
     pub marks: Vec<UserMark>,
     /// Which functions end which waits for locks, computed on first use.
     pub(crate) releasing: OnceLock<Releasing>,
+    /// Which threads ever woke which, computed on first use.
+    pub(crate) contacts: OnceLock<Contacts>,
     /// The kernel locks that its threads waited for.
     pub(crate) kernel_locks: KernelLocks,
 }
@@ -52,6 +55,7 @@ impl<'t> Analysis<'t> {
             marks: user_marks(trace),
             kernel_locks: KernelLocks::new(trace),
             releasing: OnceLock::new(),
+            contacts: OnceLock::new(),
         }
     }
 

@@ -6,10 +6,13 @@
 //! [`FINDERS`].
 
 pub(crate) mod asked;
+pub(crate) mod contacts;
 mod cpu_starvation;
 mod event_loop;
+pub(crate) mod excuse;
 mod lock_starvation;
 pub(crate) mod machine;
+mod rhythm;
 mod thread_view;
 pub(crate) mod ui_delay;
 pub(crate) mod unwanted_wait;
@@ -25,8 +28,13 @@ pub type Finder = fn(&Analysis<'_>, &ThreadView<'_>, &mut Vec<Candidate>);
 
 /// The registry of finders that look at one thread; [`machine`] looks at what they found,
 /// [`ui_delay`] at what Windows reported.
-pub const FINDERS: &[Finder] =
-    &[lock_starvation::find, event_loop::find, unwanted_wait::find, cpu_starvation::find];
+pub const FINDERS: &[Finder] = &[
+    lock_starvation::find,
+    event_loop::find,
+    unwanted_wait::find,
+    cpu_starvation::find,
+    rhythm::find,
+];
 
 /// The candidates of one thread.
 pub(crate) fn candidates_of(analysis: &Analysis<'_>, thread: ThreadId) -> Vec<Candidate> {

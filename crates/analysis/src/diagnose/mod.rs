@@ -1,0 +1,170 @@
+//! From a trace to its stalls, in one reading: candidates → explain → judge → merge → rank.
+//!
+//! [`stalls`](crate::stalls) proposes candidates, [`explain`](crate::explain) follows their waits,
+//! [`patterns`](crate::patterns) names causes. What is left here is to choose which candidates are
+//! worth explaining, to join views of one hang, and to put the worst first.
+
+mod candidates;
+mod merge;
+mod rank;
+
+use crate::candidate::{Candidate, StallKind};
+use crate::explain::throttling::main_throttling;
+use crate::explain::{Cause, explain};
+use crate::patterns::{Evidence, Finding, Pattern, judge};
+use crate::stalls::{excuse, machine, ui_delay};
+use crate::wording::sentence::{Sentence, sentence};
+use crate::{Analysis, Explanation, WaitClass};
+use candidates::{most_unusual, worth_explaining};
+use merge::merge;
+use rayon::prelude::*;
+use unhitch_model::{ThreadId, Throttling, Window};
+
+/// A stall with its explanation and its cause.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stall {
+    /// What happened to the first victim.
+    pub candidate: Candidate,
+    /// Everyone who suffered from the same cause at the same time, the first victim included.
+    pub victims: Vec<ThreadId>,
+    /// Where the time went.
+    pub explanation: Explanation,
+    /// The verdict.
+    pub finding: Finding,
+    /// The control group's quota that kept the victim, or the thread it waited for, from running
+    /// for most of the stall.
+    pub throttling: Option<Throttling>,
+}
+
+/// What to look for.
+#[derive(Clone, Default, Debug)]
+pub struct Query {
+    /// Only these threads, the one that matters most first; empty for all.
+    pub victims: Vec<ThreadId>,
+    /// Only what overlaps this window; with victims, the window itself is explained.
+    pub window: Option<Window>,
+}
+
+impl Query {
+    /// True when the query names a thread or a window: then there is an answer, stall or not.
+    pub fn is_about_something(&self) -> bool {
+        self.window.is_some() || !self.victims.is_empty()
+    }
+}
+
+/// The stalls of the trace that `query` asks for, worst first.
+pub fn diagnose(analysis: &Analysis<'_>, query: &Query) -> Vec<Stall> {
+    let found = worth_explaining(analysis, query).into_par_iter();
+    let mut stalls: Vec<Stall> =
+        found.filter_map(|candidate| found_stall(analysis, candidate)).collect();
+    if !query.victims.is_empty() && query.window.is_none() {
+        // Besides a stall, what is unusual about the threads that the query names is one
+        // particular wait.
+        stalls.extend(unusual(analysis, query, Candidate::is_unusual_wait));
+    }
+    let mut merged = merge(stalls);
+    if merged.is_empty() && query.is_about_something() {
+        merged = merge(unusual(analysis, query, |_| true));
+    }
+    rank::worst_first(&mut merged, query);
+    merged
+}
+
+/// A candidate that the detectors proposed, if it stands up as a stall.
+fn found_stall(analysis: &Analysis<'_>, candidate: Candidate) -> Option<Stall> {
+    let explanation = explain(analysis, candidate.victim, candidate.window);
+    if candidate.kind == StallKind::Rhythm && excuse::is_excused(analysis, &explanation) {
+        return None;
+    }
+    Some(stall(analysis, candidate, explanation)).filter(Stall::is_defensible)
+}
+
+/// A query is answered even where nothing is a stall.
+fn unusual(
+    analysis: &Analysis<'_>,
+    query: &Query,
+    select: impl Fn(&Candidate) -> bool + Sync,
+) -> Vec<Stall> {
+    let candidates = most_unusual(analysis, query).into_par_iter().filter(|one| select(one));
+    let explained = candidates.map(|candidate| {
+        let explanation = explain(analysis, candidate.victim, candidate.window);
+        stall(analysis, candidate, explanation)
+    });
+    explained.collect()
+}
+
+/// A candidate, judged.
+fn stall(analysis: &Analysis<'_>, candidate: Candidate, explanation: Explanation) -> Stall {
+    let mut finding = judge(analysis, &candidate, &explanation);
+    if let Some(release) = &candidate.machine {
+        finding.sentences.extend(machine::sentences(analysis, release));
+    }
+    // Woken in vain, but that was not what kept it waiting: a wait for a lock like any other.
+    let kind = match candidate.kind {
+        StallKind::LockStarvation if finding.pattern != Pattern::LockStarvation => {
+            StallKind::UnwantedWait
+        }
+        kind => kind,
+    };
+    let candidate = Candidate { kind, ..candidate };
+    if candidate.kind == StallKind::Idle {
+        mark_idle(&mut finding);
+    }
+    if candidate.kind == StallKind::UiDelay {
+        finding.sentences.splice(0..0, ui_delay::sentence_of(analysis, &candidate));
+    }
+    let throttling = main_throttling(analysis, &explanation);
+    Stall { victims: vec![candidate.victim], candidate, explanation, finding, throttling }
+}
+
+/// States that the wait is one for work or events, which is no hang by itself. A thread that
+/// computed a reply or held a lock meanwhile is still named: the wait may have been for that.
+fn mark_idle(finding: &mut Finding) {
+    let head = "All waits of this thread that were recorded here were for work, for events or for \
+                a set time; this is the longest.";
+    finding.sentences.insert(0, Sentence::from(head));
+    if finding.evidence == Evidence::Direct {
+        finding.evidence = Evidence::Inferred;
+        finding.evidence_words = sentence!(
+            "{}, but nothing shows whether anybody wanted this wait to end",
+            std::mem::take(&mut finding.evidence_words)
+        );
+    }
+    if matches!(finding.pattern, Pattern::Unknown | Pattern::DeadEnd | Pattern::TimerSleep) {
+        finding.pattern = Pattern::Unknown;
+        finding.culprit = None;
+        finding.cause = Sentence::from("none is known: it was idle, waiting for something to do.");
+        finding.advice = String::new();
+    }
+}
+
+impl Stall {
+    /// False for an event loop that spent most of its absence in other waits with a timeout, none
+    /// of which anybody ended: it polls there, and was not kept from anything. Nor for a writer
+    /// into a pipe of whose reader nothing is known but that it had nothing to do: that may be a
+    /// pager before which somebody sits.
+    fn is_defensible(&self) -> bool {
+        let operation = self.candidate.operation.as_ref();
+        let is_message = operation.is_some_and(|operation| operation.class == WaitClass::Ipc);
+        if self.candidate.kind == StallKind::UnwantedWait
+            && is_message
+            && !self.finding.pattern.is_definite()
+        {
+            return false;
+        }
+
+        let polled = self
+            .explanation
+            .pieces
+            .iter()
+            .filter(|piece| piece.hop.is_none() && piece.cause == Cause::Timeout);
+        let polled_ns: u64 = polled.map(|piece| piece.window.duration_ns()).sum();
+        self.candidate.kind != StallKind::EventLoop
+            || polled_ns * 2 < self.explanation.window.duration_ns()
+    }
+
+    /// The culprit, when it is someone other than the victim.
+    fn kept_waiting_by(&self) -> Option<ThreadId> {
+        self.finding.culprit.filter(|culprit| *culprit != self.candidate.victim)
+    }
+}

@@ -1,0 +1,155 @@
+//! What excuses a break in a thread's rhythm: it ends in nobody's work.
+//!
+//! A worker without jobs has an irregular rhythm, too, and so has everyone who waits for a person,
+//! for another machine or for a time. A client whose server computed has no such excuse. So a break
+//! is a stall only if most of it went to something that the thread did not choose: the work of
+//! others that it had asked for, a CPU that they did not get, a disk, memory, being stopped.
+
+use super::contacts::Contacts;
+use super::rhythm;
+use crate::explain::{Cause, Explanation, Hop, Piece, class_of};
+use crate::timeline::State;
+use crate::{Analysis, WaitClass};
+use rustc_hash::FxHashMap;
+use std::cell::OnceCell;
+use unhitch_model::ThreadId;
+
+/// Minimum time that must have gone to others' work, nanoseconds.
+const MIN_WORK_NS: u64 = 100_000_000;
+/// Minimum waits of a thread at the place where it waits for work.
+const MIN_WAITS_FOR_WORK: usize = 8;
+/// Minimum sleeps by the clock, of half the length or more, that are a habit.
+const HABIT: usize = 3;
+
+/// True if most of `explanation` is nobody's work, or that of its victim's own program.
+pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> bool {
+    let mut habits = Habits { analysis, sleeps: FxHashMap::default() };
+    let is_own = OwnWork::new(analysis, explanation);
+    let mut wanted: FxHashMap<u32, bool> = FxHashMap::default();
+    let counts = |piece: &&Piece| {
+        let mut is_wanted = |hop: u32| {
+            let root = first_hop(explanation, hop);
+            *wanted.entry(root).or_insert_with(|| {
+                explanation.hops.get(root as usize).is_some_and(|hop| habits.has_asked(hop))
+            })
+        };
+        match (piece.cause, piece.hop) {
+            (Cause::Io | Cause::Memory | Cause::Stopped, _) => true,
+            (Cause::Ran | Cause::WaitedForCpu, Some(hop)) => {
+                is_wanted(hop) && !is_own.excuses(piece.thread, hop)
+            }
+            (Cause::Timer | Cause::Timeout, Some(hop)) => is_wanted(hop) && !habits.is_habit(piece),
+            _ => false,
+        }
+    };
+    let work_ns: u64 =
+        explanation.pieces.iter().filter(counts).map(|piece| piece.window.duration_ns()).sum();
+    work_ns < MIN_WORK_NS || work_ns * 2 < explanation.window.duration_ns()
+}
+
+/// What threads of the victim's own process, and the processes that it started, computed. *Why that
+/// excuses:* a compiler waits for its workers all the time, and a build for its compilers. It is no
+/// excuse if they had a lock, or if the victim has a rhythm of its own to which it returned from a
+/// wait elsewhere.
+struct OwnWork<'a, 't> {
+    analysis: &'a Analysis<'t>,
+    explanation: &'a Explanation,
+    has_rhythm: OnceCell<bool>,
+}
+
+impl<'a, 't> OwnWork<'a, 't> {
+    fn new(analysis: &'a Analysis<'t>, explanation: &'a Explanation) -> Self {
+        Self { analysis, explanation, has_rhythm: OnceCell::new() }
+    }
+
+    fn has_rhythm(&self) -> bool {
+        let (victim, window) = (self.explanation.victim, self.explanation.window);
+        *self.has_rhythm.get_or_init(|| rhythm::goes_on(self.analysis, victim, window))
+    }
+
+    /// True if the work of `worker`, which `hop` leads to, is no stall for the victim.
+    fn excuses(&self, worker: ThreadId, hop: u32) -> bool {
+        let hops = std::iter::successors(self.explanation.hops.get(hop as usize), |hop| {
+            self.explanation.hops.get(hop.parent? as usize)
+        });
+        let has_lock = || hops.clone().any(|hop| hop.class == WaitClass::Lock);
+        self.is_own(worker) && !has_lock() && !self.has_rhythm()
+    }
+
+    /// True if the victim's process, or one that it started, has the thread.
+    fn is_own(&self, thread: ThreadId) -> bool {
+        /// Maximum generations.
+        const MAX_DEPTH: usize = 32;
+        let threads = &self.analysis.trace.threads;
+        let own = threads.process_of(self.explanation.victim).pid;
+        let start = self.explanation.window.start;
+        let ancestors = std::iter::successors(Some(thread), |&child| {
+            threads.at(threads.process_of(child).parent_pid?, start)
+        });
+        ancestors.take(MAX_DEPTH).any(|ancestor| threads.process_of(ancestor).pid == own)
+    }
+}
+
+/// The victim's own wait by which `hop` is reached.
+fn first_hop(explanation: &Explanation, mut hop: u32) -> u32 {
+    while let Some(parent) = explanation.hops.get(hop as usize).and_then(|hop| hop.parent) {
+        hop = parent;
+    }
+    hop
+}
+
+/// How often, and how long, threads slept at their places.
+struct Habits<'a, 't> {
+    analysis: &'a Analysis<'t>,
+    /// By thread, the lengths of its sleeps, nanoseconds, by signature.
+    sleeps: FxHashMap<ThreadId, FxHashMap<u64, Vec<u64>>>,
+}
+
+impl Habits<'_, '_> {
+    /// True if the sleeper of `hop` wanted something from whoever ended its wait: it had asked, as
+    /// the two wake each other; or it waited where it hardly ever does, so that it is no wait for
+    /// work.
+    fn has_asked(&mut self, hop: &Hop) -> bool {
+        let analysis = self.analysis;
+        let contacts = analysis.contacts.get_or_init(|| Contacts::new(analysis));
+        hop.class == WaitClass::Lock
+            || contacts.are_mutual(analysis.trace, hop.sleeper, hop.by)
+            || self.is_rare(hop)
+    }
+
+    /// True for a wait with a stack on which its thread seldom waits.
+    fn is_rare(&mut self, hop: &Hop) -> bool {
+        let signature = self.analysis.stacks.signature(hop.wait_stack);
+        signature != 0 && self.sleeps_at(hop.sleeper, signature).len() < MIN_WAITS_FOR_WORK
+    }
+
+    /// True if a sleep by the clock is one of many, and so no answer to anybody.
+    fn is_habit(&mut self, piece: &Piece) -> bool {
+        let signature =
+            self.analysis.stacks.signature(piece.segment.wait_stack(self.analysis.trace));
+        let slept_ns = piece.window.duration_ns();
+        let as_long = |ns: &&u64| ns.saturating_mul(2) >= slept_ns;
+        class_of(self.analysis, &piece.segment) == WaitClass::KernelIdle
+            || self.sleeps_at(piece.thread, signature).iter().filter(as_long).count() >= HABIT
+    }
+
+    /// The lengths of the sleeps of `thread` with this signature; 0 stands for those without a
+    /// stack.
+    fn sleeps_at(&mut self, thread: ThreadId, signature: u64) -> &[u64] {
+        let analysis = self.analysis;
+        let sleeps = self.sleeps.entry(thread).or_insert_with(|| sleeps_of(analysis, thread));
+        sleeps.get(&signature).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn sleeps_of(analysis: &Analysis<'_>, thread: ThreadId) -> FxHashMap<u64, Vec<u64>> {
+    let mut sleeps: FxHashMap<u64, Vec<u64>> = FxHashMap::default();
+    let whole = analysis.timeline.window();
+    analysis.timeline.each_segment(analysis.trace, thread, whole, &mut |segment| {
+        if matches!(segment.state, State::Sleeping(_)) {
+            let signature = analysis.stacks.signature(segment.wait_stack(analysis.trace));
+            sleeps.entry(signature).or_default().push(segment.window.duration_ns());
+        }
+    });
+    sleeps
+}
