@@ -81,16 +81,18 @@ fn share(a: &Stall, b: &Stall) -> f64 {
 /// Which of two views of one hang is reported: the one with a definite verdict, that of a thread
 /// with an event loop (somebody sits before it), the whole machine's, the starved operation's, the
 /// one that the system itself reported, the longer. The whole machine may have been idle for only a
-/// part of an event loop's absence, so there the longer one counts.
+/// part of an event loop's absence, so there the longer one counts. A break in rhythm does not say
+/// exactly when the hang began, so it must be longer by a tenth.
 fn better(new: &Stall, old: &Stall) -> bool {
     let rank = |stall: &Stall| {
+        let tenths = if stall.candidate.kind == StallKind::Rhythm { 11 } else { 10 };
         (
             stall.finding.pattern.is_definite(),
             stall.candidate.event_loop,
             stall.candidate.machine.is_some() && !stall.candidate.event_loop,
             stall.candidate.kind == StallKind::LockStarvation,
             stall.candidate.kind == StallKind::UiDelay,
-            stall.candidate.window.duration_ns(),
+            stall.candidate.window.duration_ns() / tenths * 10,
         )
     };
     rank(new) > rank(old)

@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{ProcessId, ThreadId};
 
-/// Whoever ran for less than a quarter of its work had no CPU rather than much to compute.
-const MIN_RAN_SHARE: u64 = 4;
+/// Whoever ran for less than this part of its work had no CPU rather than much to compute.
+const MIN_RAN_PART: u64 = 8;
 
 /// Who worked, and how long.
 struct Work {
@@ -97,7 +97,7 @@ fn work(case: &Case<'_>) -> Option<Work> {
             })
         };
         let (ran, wanted_cpu) = (of(Cause::Ran), of(Cause::WaitedForCpu));
-        let computed = ran.saturating_mul(MIN_RAN_SHARE) >= ran + wanted_cpu;
+        let computed = ran.saturating_mul(MIN_RAN_PART) >= ran + wanted_cpu;
         (computed && case.is_most(ran + wanted_cpu)).then_some((ran, wanted_cpu))
     };
     let (who, _) = case.most_of(is_work)?;

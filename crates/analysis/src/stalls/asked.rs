@@ -5,7 +5,7 @@
 //! that nobody chooses is taken; a thread that did nothing but wait for work gets its longest such
 //! wait, and the answer says so.
 
-use super::rhythm::{Break, MAX_BREAKS, breaks, is_chosen};
+use super::rhythm::{self, Break, MAX_BREAKS, breaks};
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::operations;
 use crate::{Analysis, Operation, State};
@@ -31,15 +31,16 @@ pub(crate) fn unusual(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
         event_loop: false,
         machine: None,
     };
-    let mut breaks = breaks(&operations);
-    breaks.retain(|found| found.cycle.overlaps(window) && !is_mostly_chosen(found));
+    let sleeps = rhythm::sleeps(analysis, &segments);
+    let mut breaks = breaks(&sleeps);
+    breaks.retain(|found| found.cycle.overlaps(window) && !is_mostly_chosen(analysis, found));
     if !breaks.is_empty() {
         breaks.sort_by_key(|found| {
             (Reverse(found.cycle.intersect(window).duration_ns()), found.cycle)
         });
         let longest = breaks.iter().take(MAX_BREAKS);
         return longest
-            .map(|found| candidate(StallKind::Rhythm, found.cycle, Some(found.first)))
+            .map(|found| candidate(StallKind::Rhythm, found.cycle, None))
             .collect();
     }
     let waits = || operations.iter().filter(|operation| operation.window.overlaps(window));
@@ -78,8 +79,13 @@ pub(crate) fn unusual(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
     vec![best.unwrap_or_else(|| candidate(StallKind::Longest, window, None))]
 }
 
-/// True for a cycle most of which is a wait that the program chose.
-fn is_mostly_chosen(found: &Break<'_>) -> bool {
-    let chosen = found.first.window.intersect(found.cycle).duration_ns();
-    is_chosen(found.first) && chosen * 2 >= found.cycle.duration_ns()
+/// True for a cycle most of which is a sleep that the program chose.
+fn is_mostly_chosen(analysis: &Analysis<'_>, found: &Break<'_>) -> bool {
+    let slept = found.first.segment.window.intersect(found.cycle).duration_ns();
+    rhythm::is_chosen(analysis, found.first.segment) && slept * 2 >= found.cycle.duration_ns()
+}
+
+/// True for a wait that its thread chose.
+fn is_chosen(operation: &Operation) -> bool {
+    operation.pump || operation.class.is_chosen()
 }

@@ -24,19 +24,17 @@ const HABIT: usize = 3;
 /// True if most of `explanation` is nobody's work, or that of its victim's own program.
 pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> bool {
     let mut habits = Habits { analysis, sleeps: FxHashMap::default() };
-    let is_own = OwnWork::new(analysis, explanation);
+    let own = OwnWork::new(analysis, explanation);
     let mut wanted: FxHashMap<u32, bool> = FxHashMap::default();
     let counts = |piece: &&Piece| {
         let mut is_wanted = |hop: u32| {
-            let root = first_hop(explanation, hop);
-            *wanted.entry(root).or_insert_with(|| {
-                explanation.hops.get(root as usize).is_some_and(|hop| habits.has_asked(hop))
-            })
+            let Some((index, root)) = first_hop(explanation, hop) else { return false };
+            *wanted.entry(index).or_insert_with(|| habits.has_asked(root))
         };
         match (piece.cause, piece.hop) {
             (Cause::Io | Cause::Memory | Cause::Stopped, _) => true,
             (Cause::Ran | Cause::WaitedForCpu, Some(hop)) => {
-                is_wanted(hop) && !is_own.excuses(piece.thread, hop)
+                is_wanted(hop) && !own.excuses(piece.thread, hop, &mut habits)
             }
             (Cause::Timer | Cause::Timeout, Some(hop)) => is_wanted(hop) && !habits.is_habit(piece),
             _ => false,
@@ -68,12 +66,14 @@ impl<'a, 't> OwnWork<'a, 't> {
     }
 
     /// True if the work of `worker`, which `hop` leads to, is no stall for the victim.
-    fn excuses(&self, worker: ThreadId, hop: u32) -> bool {
+    fn excuses(&self, worker: ThreadId, hop: u32, habits: &mut Habits<'_, '_>) -> bool {
         let hops = std::iter::successors(self.explanation.hops.get(hop as usize), |hop| {
             self.explanation.hops.get(hop.parent? as usize)
         });
         let has_lock = || hops.clone().any(|hop| hop.class == WaitClass::Lock);
-        self.is_own(worker) && !has_lock() && !self.has_rhythm()
+        let mut is_elsewhere =
+            || first_hop(self.explanation, hop).is_some_and(|(_, root)| habits.is_rare(root));
+        self.is_own(worker) && !has_lock() && !(is_elsewhere() && self.has_rhythm())
     }
 
     /// True if the victim's process, or one that it started, has the thread.
@@ -90,12 +90,10 @@ impl<'a, 't> OwnWork<'a, 't> {
     }
 }
 
-/// The victim's own wait by which `hop` is reached.
-fn first_hop(explanation: &Explanation, mut hop: u32) -> u32 {
-    while let Some(parent) = explanation.hops.get(hop as usize).and_then(|hop| hop.parent) {
-        hop = parent;
-    }
-    hop
+/// The victim's own wait by which `hop` is reached, with its number.
+fn first_hop(explanation: &Explanation, hop: u32) -> Option<(u32, &Hop)> {
+    let numbered = |hop: u32| Some((hop, explanation.hops.get(hop as usize)?));
+    std::iter::successors(numbered(hop), |(_, hop)| numbered(hop.parent?)).last()
 }
 
 /// How often, and how long, threads slept at their places.

@@ -7,11 +7,11 @@
 
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
-use crate::explain::operations;
-use crate::{Analysis, Operation, WaitClass};
+use crate::explain::class_of;
+use crate::{Analysis, Operation, Segment, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{ThreadId, Time, Window};
 
 /// Minimum cycles before a break: with fewer, there is no rhythm.
 const MIN_CYCLES: usize = 8;
@@ -22,26 +22,49 @@ const MIN_BREAK_NS: u64 = 100_000_000;
 /// Maximum breaks of one thread, the longest first.
 pub(super) const MAX_BREAKS: usize = 8;
 
+/// A sleep of a thread. *Why not an [`Operation`](crate::Operation):* a heartbeat that runs briefly
+/// between two sleeps at one place looks like one call that never gets on.
+#[derive(Clone, Copy)]
+pub(super) struct Sleep<'a> {
+    pub(super) segment: &'a Segment,
+    /// What makes another sleep one at the same place; 0 without a stack.
+    signature: u64,
+    /// True when the recording ends before it does.
+    is_open: bool,
+}
+
 /// A cycle that is far longer than nine in ten of its place.
 #[derive(Clone, Copy)]
 pub(super) struct Break<'a> {
-    /// From one wait at the place to the next, or to the end of the recording.
+    /// From one sleep at the place to the next, or to the end of the recording.
     pub(super) cycle: Window,
-    /// The wait that it begins with.
-    pub(super) first: &'a Operation,
+    /// The sleep that it begins with.
+    pub(super) first: Sleep<'a>,
+}
+
+/// The sleeps in a thread's time, in order.
+pub(super) fn sleeps<'a>(analysis: &Analysis<'_>, segments: &'a [Segment]) -> Vec<Sleep<'a>> {
+    let end = analysis.timeline.window().end;
+    let is_sleep = |segment: &&Segment| matches!(segment.state, State::Sleeping(_));
+    let sleep = |segment: &'a Segment| Sleep {
+        segment,
+        signature: analysis.stacks.signature(segment.wait_stack(analysis.trace)),
+        is_open: segment.wake.is_none() && segment.window.end >= end,
+    };
+    segments.iter().filter(is_sleep).map(sleep).collect()
 }
 
 /// The breaks in a thread's rhythm, longest first, none of which is most of another.
-pub(super) fn breaks(operations: &[Operation]) -> Vec<Break<'_>> {
+pub(super) fn breaks<'a>(sleeps: &[Sleep<'a>]) -> Vec<Break<'a>> {
     let mut found = Vec::new();
     // Each place has a rhythm of its own. The thread as a whole has one, too: stacks of short waits
     // may be missing, and who waits once where it never did before breaks no other.
-    add_breaks(operations.iter(), &mut found);
-    for place in places(operations).into_values() {
-        add_breaks(place.into_iter(), &mut found);
+    add_breaks(sleeps, &mut found);
+    for place in places(sleeps).into_values() {
+        add_breaks(&place, &mut found);
     }
     found.sort_by_key(|found| (Reverse(found.cycle.duration_ns()), found.cycle.start));
-    let mut distinct: Vec<Break<'_>> = Vec::new();
+    let mut distinct: Vec<Break<'a>> = Vec::new();
     for found in found {
         let is_known = |known: &Break<'_>| {
             known.cycle.intersect(found.cycle).duration_ns() * 2 >= found.cycle.duration_ns()
@@ -53,54 +76,57 @@ pub(super) fn breaks(operations: &[Operation]) -> Vec<Break<'_>> {
     distinct
 }
 
-/// The waits at each place that has a cycle as long as a break.
-fn places(operations: &[Operation]) -> FxHashMap<u64, Vec<&Operation>> {
-    let mut last: FxHashMap<u64, (usize, &Operation, bool)> = FxHashMap::default();
-    for operation in operations.iter().filter(|operation| operation.signature != 0) {
-        let is_long = |from: &Operation| {
-            operation.window.start.since(from.window.start) >= MIN_BREAK_NS
-                || operation.open && operation.window.duration_ns() >= MIN_BREAK_NS
-        };
-        let place = last.entry(operation.signature).or_insert((0, operation, false));
-        *place = (place.0 + 1, operation, place.2 || is_long(place.1));
+/// The sleeps at each place that has a cycle as long as a break.
+fn places<'a>(sleeps: &[Sleep<'a>]) -> FxHashMap<u64, Vec<Sleep<'a>>> {
+    struct Place {
+        sleeps: usize,
+        last: Time,
+        is_long: bool,
     }
-    last.retain(|_, (waits, _, is_long)| *waits > MIN_CYCLES && *is_long);
-    let mut places: FxHashMap<u64, Vec<&Operation>> = FxHashMap::default();
-    for operation in operations {
-        if let Some((waits, ..)) = last.get(&operation.signature) {
-            let place = places.entry(operation.signature);
-            place.or_insert_with(|| Vec::with_capacity(*waits)).push(operation);
+    let mut known: FxHashMap<u64, Place> = FxHashMap::default();
+    for sleep in sleeps.iter().filter(|sleep| sleep.signature != 0) {
+        let Window { start, end } = sleep.segment.window;
+        let new = Place { sleeps: 0, last: start, is_long: false };
+        let place = known.entry(sleep.signature).or_insert(new);
+        place.sleeps += 1;
+        place.is_long |= start.since(place.last) >= MIN_BREAK_NS
+            || sleep.is_open && end.since(start) >= MIN_BREAK_NS;
+        place.last = start;
+    }
+    known.retain(|_, place| place.sleeps > MIN_CYCLES && place.is_long);
+    let mut places: FxHashMap<u64, Vec<Sleep<'a>>> = FxHashMap::default();
+    for sleep in sleeps {
+        if let Some(place) = known.get(&sleep.signature) {
+            let list = places.entry(sleep.signature);
+            list.or_insert_with(|| Vec::with_capacity(place.sleeps)).push(*sleep);
         }
     }
     places
 }
 
-/// Adds the breaks among the cycles of `waits`, those of one place.
-fn add_breaks<'a>(
-    waits: impl Iterator<Item = &'a Operation> + Clone,
-    found: &mut Vec<Break<'a>>,
-) {
-    let next = waits.clone().skip(1).map(Some).chain([None]);
-    // The last wait has no end, unless it lasts until the recording ends: then the cycle is at least
-    // that long.
-    let cycles = waits.zip(next).filter_map(|(first, next)| {
+/// Adds the breaks among the cycles of `sleeps`, those of one place.
+fn add_breaks<'a>(sleeps: &[Sleep<'a>], found: &mut Vec<Break<'a>>) {
+    let next = sleeps.iter().skip(1).map(Some).chain([None]);
+    // The last sleep has no end, unless it lasts until the recording ends: then the cycle is at
+    // least that long.
+    let cycles = sleeps.iter().zip(next).filter_map(|(first, next)| {
+        let window = first.segment.window;
         let end = match next {
-            Some(next) => next.window.start,
-            None => first.open.then_some(first.window.end)?,
+            Some(next) => next.segment.window.start,
+            None => first.is_open.then_some(window.end)?,
         };
-        Some(Break { cycle: Window::new(first.window.start, end), first })
+        Some(Break { cycle: Window::new(window.start, end), first: *first })
     });
-    let is_long = |cycle: &Break<'_>| cycle.cycle.duration_ns() >= MIN_BREAK_NS;
+    let is_long = |found: &Break<'_>| found.cycle.duration_ns() >= MIN_BREAK_NS;
     if !cycles.clone().skip(MIN_CYCLES).any(|cycle| is_long(&cycle)) {
         return;
     }
-    let mut lengths: Vec<u64> = cycles.clone().map(|cycle| cycle.cycle.duration_ns()).collect();
-    let ninth = lengths.len() * 9 / 10 - 1;
+    let mut lengths: Vec<u64> = cycles.clone().map(|found| found.cycle.duration_ns()).collect();
+    let ninth = (lengths.len() * 9 / 10).saturating_sub(1);
     let (_, &mut usual_ns, _) = lengths.select_nth_unstable(ninth);
     let limit_ns = usual_ns.saturating_mul(BREAK_FACTOR).max(MIN_BREAK_NS);
-    found.extend(
-        cycles.skip(MIN_CYCLES).filter(|cycle| cycle.cycle.duration_ns() >= limit_ns),
-    );
+    let breaks = cycles.skip(MIN_CYCLES);
+    found.extend(breaks.filter(|found| found.cycle.duration_ns() >= limit_ns));
 }
 
 pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
@@ -112,23 +138,20 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
     if view.operations.iter().any(works_for_others) {
         return;
     }
-    for Break { cycle, .. } in breaks(view.operations).into_iter().take(MAX_BREAKS) {
-        let from = view.operations.partition_point(|operation| operation.window.end <= cycle.start);
-        let inside = view.operations.get(from..).unwrap_or(&[]).iter();
+    let sleeps = sleeps(analysis, view.segments);
+    for Break { cycle, .. } in breaks(&sleeps).into_iter().take(MAX_BREAKS) {
+        let from = sleeps.partition_point(|sleep| sleep.segment.window.end <= cycle.start);
+        let inside = sleeps.get(from..).unwrap_or(&[]).iter();
         let longest = inside
-            .take_while(|operation| operation.window.start < cycle.end)
-            .max_by_key(|operation| operation.window.intersect(cycle).duration_ns());
-        let most = longest.filter(|wait| {
-            wait.window.intersect(cycle).duration_ns() * 2 >= cycle.duration_ns()
+            .take_while(|sleep| sleep.segment.window.start < cycle.end)
+            .max_by_key(|sleep| sleep.segment.window.intersect(cycle).duration_ns());
+        let most = longest.filter(|sleep| {
+            sleep.segment.window.intersect(cycle).duration_ns() * 2 >= cycle.duration_ns()
         });
-        if most.is_some_and(|wait| is_nobodys(analysis, wait)) {
+        if most.is_some_and(|sleep| is_nobodys(analysis, view.thread, sleep)) {
             continue;
         }
-        // The one wait in it, where it fills nearly all.
-        let nearly_all = |wait: &&Operation| {
-            wait.window.intersect(cycle).duration_ns() >= cycle.duration_ns() / 10 * 9
-        };
-        let wait = most.filter(nearly_all);
+        let wait = one_wait(view, cycle);
         found.push(Candidate {
             kind: StallKind::Rhythm,
             victim: view.thread,
@@ -140,40 +163,47 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
     }
 }
 
+/// The one wait that fills nearly all of a cycle.
+fn one_wait<'a>(view: &ThreadView<'a>, cycle: Window) -> Option<&'a Operation> {
+    let from = view.operations.partition_point(|operation| operation.window.start < cycle.start);
+    let inside = view.operations.get(from..)?.iter();
+    let mut inside = inside.take_while(|operation| operation.window.end <= cycle.end);
+    inside.find(|wait| wait.window.duration_ns() >= cycle.duration_ns() / 10 * 9)
+}
+
 /// True if `thread` has a place to which it returned many times before `window` and again after it,
 /// and never in between: there, the window broke its rhythm, and it did not wait for work.
 pub(super) fn goes_on(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> bool {
-    /// Minimum waits at the place after the window.
+    /// Minimum sleeps at the place after the window.
     const MIN_AFTER: usize = 3;
     let segments = analysis.segments(thread, analysis.timeline.window());
-    let operations = operations(analysis, thread, &segments);
-    let is_elsewhere = |found: &Break<'_>| {
-        found.first.window.intersect(window).duration_ns() * 2 < window.duration_ns()
+    let sleeps = sleeps(analysis, &segments);
+    let is_it = |found: &Break<'_>| {
+        let of_window = |other: Window| other.intersect(window).duration_ns() * 2;
+        of_window(found.cycle) >= window.duration_ns()
+            && of_window(found.first.segment.window) < window.duration_ns()
     };
-    places(&operations).values().any(|place| {
+    places(&sleeps).values().any(|place| {
         let mut broken = Vec::new();
-        add_breaks(place.iter().copied(), &mut broken);
-        let after = place.partition_point(|wait| wait.window.start < window.end);
-        place.len() - after >= MIN_AFTER
-            && broken.iter().any(|found| {
-                found.cycle.intersect(window).duration_ns() * 2 >= window.duration_ns()
-                    && is_elsewhere(found)
-            })
+        add_breaks(place, &mut broken);
+        let after = place.partition_point(|sleep| sleep.segment.window.start < window.end);
+        place.len() - after >= MIN_AFTER && broken.iter().any(is_it)
     })
 }
 
-/// True for a wait that no thread ended, and that the program chose: its own timer did, or something
-/// outside the machine.
-fn is_nobodys(analysis: &Analysis<'_>, wait: &Operation) -> bool {
-    let by_task = wait.wakes.last().is_some_and(|&wake| {
-        analysis.stacks.is_by_task(analysis.trace, wake)
-            && analysis.trace.wakings.waker.get(wake) != Some(&wait.thread)
+/// True for a sleep that no thread ended, and that the program chose: its own timer did, or
+/// something outside the machine. So it may be with one that has not ended.
+fn is_nobodys(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Sleep<'_>) -> bool {
+    let trace = analysis.trace;
+    let by_another = sleep.segment.wake.is_some_and(|wake| {
+        analysis.stacks.is_by_task(trace, wake) && trace.wakings.waker.get(wake) != Some(&thread)
     });
-    !by_task && (is_chosen(wait) || wait.open && wait.class != WaitClass::Lock)
+    let is_lock = || class_of(analysis, sleep.segment) == WaitClass::Lock;
+    !by_another && (is_chosen(analysis, sleep.segment) || sleep.is_open && !is_lock())
 }
 
 /// True for a wait for work, for an event, or for a time: one that a program chooses.
-pub(super) fn is_chosen(operation: &Operation) -> bool {
-    operation.pump
-        || matches!(operation.class, WaitClass::Idle | WaitClass::KernelIdle | WaitClass::Timer)
+pub(super) fn is_chosen(analysis: &Analysis<'_>, sleep: &Segment) -> bool {
+    analysis.stacks.is_pump(sleep.wait_stack(analysis.trace))
+        || class_of(analysis, sleep).is_chosen()
 }
