@@ -5,6 +5,7 @@ use super::Query;
 use super::rank::weight;
 use crate::Analysis;
 use crate::candidate::{Candidate, StallKind};
+use crate::stalls::never_victims::is_never_victim;
 use crate::stalls::{asked, candidates_of, machine, ui_delay, unwanted_wait};
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -30,9 +31,9 @@ pub(super) fn worth_explaining(analysis: &Analysis<'_>, query: &Query) -> Vec<Ca
 
 /// Everything that the detectors propose.
 fn candidates(analysis: &Analysis<'_>, query: &Query) -> Vec<Candidate> {
-    let is_wanted = |thread: ThreadId| {
-        is_recorded(analysis, thread)
-            && (query.victims.is_empty() || query.victims.contains(&thread))
+    let is_wanted = |thread: ThreadId| match query.victims.is_empty() {
+        true => is_recorded(analysis, thread) && !is_never_victim(analysis, thread),
+        false => is_recorded(analysis, thread) && query.victims.contains(&thread),
     };
     if let (Some(window), false) = (query.window, query.victims.is_empty()) {
         let named = query.victims.iter().map(|&victim| Candidate {

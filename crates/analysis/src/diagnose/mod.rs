@@ -7,6 +7,7 @@
 mod candidates;
 mod merge;
 mod rank;
+mod waiters;
 
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::throttling::main_throttling;
@@ -18,6 +19,7 @@ use crate::{Analysis, Explanation, WaitClass};
 use candidates::{most_unusual, worth_explaining};
 use merge::merge;
 use rayon::prelude::*;
+pub use waiters::Waiter;
 use unhitch_model::{ThreadId, Throttling, Window};
 
 /// A stall with its explanation and its cause.
@@ -27,6 +29,8 @@ pub struct Stall {
     pub candidate: Candidate,
     /// Everyone who suffered from the same cause at the same time, the first victim included.
     pub victims: Vec<ThreadId>,
+    /// Those of them that waited for another victim.
+    pub waiters: Vec<Waiter>,
     /// Where the time went.
     pub explanation: Explanation,
     /// The verdict.
@@ -66,6 +70,7 @@ pub fn diagnose(analysis: &Analysis<'_>, query: &Query) -> Vec<Stall> {
     if merged.is_empty() && query.is_about_something() {
         merged = merge(unusual(analysis, query, |_| true));
     }
+    merged.par_iter_mut().for_each(|stall| waiters::add(analysis, stall));
     rank::worst_first(&mut merged, query);
     merged
 }
@@ -114,7 +119,14 @@ fn stall(analysis: &Analysis<'_>, candidate: Candidate, explanation: Explanation
         finding.sentences.splice(0..0, ui_delay::sentence_of(analysis, &candidate));
     }
     let throttling = main_throttling(analysis, &explanation);
-    Stall { victims: vec![candidate.victim], candidate, explanation, finding, throttling }
+    Stall {
+        victims: vec![candidate.victim],
+        waiters: Vec::new(),
+        candidate,
+        explanation,
+        finding,
+        throttling,
+    }
 }
 
 /// States that the wait is one for work or events, which is no hang by itself. A thread that

@@ -12,7 +12,7 @@ use crate::timeline::State;
 use crate::{Analysis, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
-use unhitch_model::ThreadId;
+use unhitch_model::{StackId, ThreadId};
 
 /// Minimum time that must have gone to others' work, nanoseconds.
 const MIN_WORK_NS: u64 = 100_000_000;
@@ -23,13 +23,16 @@ const HABIT: usize = 3;
 
 /// True if most of `explanation` is nobody's work, or that of its victim's own program.
 pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> bool {
-    let mut habits = Habits { analysis, sleeps: FxHashMap::default() };
+    let mut habits = Habits::new(analysis);
     let own = OwnWork::new(analysis, explanation);
     let mut wanted: FxHashMap<u32, bool> = FxHashMap::default();
     let counts = |piece: &&Piece| {
         let mut is_wanted = |hop: u32| {
             let Some((index, root)) = first_hop(explanation, hop) else { return false };
-            *wanted.entry(index).or_insert_with(|| habits.has_asked(root))
+            *wanted.entry(index).or_insert_with(|| {
+                root.class == WaitClass::Lock
+                    || habits.has_asked(root.sleeper, root.wait_stack, root.by)
+            })
         };
         match (piece.cause, piece.hop) {
             (Cause::Io | Cause::Memory | Cause::Stopped, _) => true,
@@ -72,7 +75,10 @@ impl<'a, 't> OwnWork<'a, 't> {
         });
         let has_lock = || hops.clone().any(|hop| hop.class == WaitClass::Lock);
         let mut is_elsewhere =
-            || first_hop(self.explanation, hop).is_some_and(|(_, root)| habits.is_rare(root));
+            || {
+            first_hop(self.explanation, hop)
+                .is_some_and(|(_, root)| habits.is_rare(root.sleeper, root.wait_stack))
+        };
         self.is_own(worker) && !has_lock() && !(is_elsewhere() && self.has_rhythm())
     }
 
@@ -97,28 +103,35 @@ fn first_hop(explanation: &Explanation, hop: u32) -> Option<(u32, &Hop)> {
 }
 
 /// How often, and how long, threads slept at their places.
-struct Habits<'a, 't> {
-    analysis: &'a Analysis<'t>,
+pub(crate) struct Habits<'a, 't> {
+    pub(crate) analysis: &'a Analysis<'t>,
     /// By thread, the lengths of its sleeps, nanoseconds, by signature.
     sleeps: FxHashMap<ThreadId, FxHashMap<u64, Vec<u64>>>,
 }
 
-impl Habits<'_, '_> {
-    /// True if the sleeper of `hop` wanted something from whoever ended its wait: it had asked, as
-    /// the two wake each other; or it waited where it hardly ever does, so that it is no wait for
-    /// work.
-    fn has_asked(&mut self, hop: &Hop) -> bool {
+impl<'a, 't> Habits<'a, 't> {
+    pub(crate) fn new(analysis: &'a Analysis<'t>) -> Self {
+        Self { analysis, sleeps: FxHashMap::default() }
+    }
+
+    /// True if `sleeper`, asleep on `wait_stack`, wanted something from `by`, who ended its wait: it
+    /// had asked, as the two wake each other; or it waited where it hardly ever does, so that it is
+    /// no wait for work.
+    pub(crate) fn has_asked(
+        &mut self,
+        sleeper: ThreadId,
+        wait_stack: StackId,
+        by: ThreadId,
+    ) -> bool {
         let analysis = self.analysis;
         let contacts = analysis.contacts.get_or_init(|| Contacts::new(analysis));
-        hop.class == WaitClass::Lock
-            || contacts.are_mutual(analysis.trace, hop.sleeper, hop.by)
-            || self.is_rare(hop)
+        contacts.are_mutual(analysis.trace, sleeper, by) || self.is_rare(sleeper, wait_stack)
     }
 
     /// True for a wait with a stack on which its thread seldom waits.
-    fn is_rare(&mut self, hop: &Hop) -> bool {
-        let signature = self.analysis.stacks.signature(hop.wait_stack);
-        signature != 0 && self.sleeps_at(hop.sleeper, signature).len() < MIN_WAITS_FOR_WORK
+    fn is_rare(&mut self, sleeper: ThreadId, wait_stack: StackId) -> bool {
+        let signature = self.analysis.stacks.signature(wait_stack);
+        signature != 0 && self.sleeps_at(sleeper, signature).len() < MIN_WAITS_FOR_WORK
     }
 
     /// True if a sleep by the clock is one of many, and so no answer to anybody.

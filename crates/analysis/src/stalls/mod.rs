@@ -12,6 +12,7 @@ mod event_loop;
 pub(crate) mod excuse;
 mod lock_starvation;
 pub(crate) mod machine;
+pub(crate) mod never_victims;
 mod rhythm;
 mod thread_view;
 pub(crate) mod ui_delay;
