@@ -29,7 +29,7 @@ pub mod wording;
 pub use analysis::Analysis;
 pub use cancel::{Cancel, Cancelled, Wanted};
 pub use candidate::{Candidate, StallKind};
-pub use diagnose::{Query, Stall, Waiter, diagnose};
+pub use diagnose::{Query, Stall, Waiter, command, diagnose};
 pub use explain::{Cause, ChainLink, Explanation, Hop, LinkState, Operation, Piece, Share, What};
 pub use locks::{Release, StackWaits, lock_of, unclassified_waits};
 pub use patterns::{Evidence, Finding, Pattern};

@@ -5,6 +5,7 @@ use crate::done::Done;
 use crate::names::namer;
 use crate::signals;
 use crate::terminal::{clear, note, print, progress as progress_line};
+use crate::why;
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use unhitch_formats::container::Readers;
@@ -47,6 +48,12 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
     }
     report_saved(&recorded.saved);
     print(&format!("{}\n", visible_path(&recorded.saved.path)))?;
+    // The path is all that scripts read from standard output.
+    match recorded.command_pid.map(|pid| why::command(&recorded.saved.path, pid)) {
+        Some(Ok(text)) => note(text.trim_end()),
+        Some(Err(error)) => note(&format!("note: the command's time is not explained: {error:#}")),
+        None => {}
+    }
     Ok(Done::Yes)
 }
 

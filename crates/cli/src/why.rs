@@ -61,3 +61,15 @@ pub fn explain(path: &Path, json: bool) -> anyhow::Result<Done> {
         rules: RulesArgs::default(),
     })
 }
+
+/// What kept a command waiting that was just recorded: its whole life, stall or not.
+#[cfg(target_os = "linux")]
+pub fn command(path: &Path, pid: u32) -> anyhow::Result<String> {
+    let rules = load::rules(&RulesArgs::default())?;
+    let trace = TraceArgs { path: path.to_path_buf(), reading: ReadingArgs::default() };
+    let trace = load::trace(&trace, load::For::Text)?;
+    let analysis = Analysis::new(&trace, &rules);
+    let life = unhitch_analysis::command(&analysis, pid);
+    let life = life.context("nothing was recorded about it")?;
+    Ok(answer::command(&analysis, &life))
+}

@@ -4,6 +4,7 @@ use super::clauses::clauses;
 use super::words::at;
 use crate::Analysis;
 use crate::diagnose::{Query, Stall};
+use crate::explain::{Share, What, partition};
 use crate::wording::{recording, units};
 use std::fmt::Write;
 use unhitch_model::Recorded;
@@ -41,6 +42,39 @@ pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: u
     for warning in analysis.trace.warnings.lines() {
         let _ = writeln!(out, "WARNING  {warning}");
     }
+    out
+}
+
+/// How long a command took, with the largest parts of its time, and the answer about it.
+pub fn command(analysis: &Analysis<'_>, life: &Stall) -> String {
+    /// Maximum parts in the first line.
+    const MAX_PARTS: usize = 3;
+    /// Parts below this share of the whole go unmentioned.
+    const MIN_PART: u64 = 20;
+    let (window, trace) = (life.explanation.window, analysis.trace);
+    let shares = partition(analysis, &life.explanation).into_iter();
+    let parts = shares.filter(|share| share.ns.saturating_mul(MIN_PART) >= window.duration_ns());
+    let part = |share: Share| {
+        let who = match share.who {
+            Some(who) if who == life.candidate.victim => String::new(),
+            Some(who) if who.is_idle() => {
+                return format!("{} {}", units::duration(share.ns), share.what.words_of_idle());
+            }
+            Some(who) => format!(" {}", units::thread(trace, who, window.end)),
+            None => " an unknown thread".to_owned(),
+        };
+        let words = match (share.what, who.is_empty()) {
+            (What::Lock | What::Ipc | What::WaitedForCpu, true) => "itself",
+            (what, _) => what.words(),
+        };
+        format!("{} {words}{who}", units::duration(share.ns))
+    };
+    let parts: Vec<String> = parts.take(MAX_PARTS).map(part).collect();
+    let colon = if parts.is_empty() { "" } else { ": " };
+    let name = units::thread(trace, life.candidate.victim, window.end);
+    let took = units::duration(window.duration_ns());
+    let mut out = format!("{name} took {took}{colon}{}\n", parts.join(", "));
+    one(analysis, life, &mut out);
     out
 }
 

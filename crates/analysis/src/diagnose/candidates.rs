@@ -6,7 +6,7 @@ use super::rank::weight;
 use crate::Analysis;
 use crate::candidate::{Candidate, StallKind};
 use crate::stalls::never_victims::is_never_victim;
-use crate::stalls::{asked, candidates_of, machine, ui_delay, unwanted_wait};
+use crate::stalls::{asked, candidates_of, command, machine, ui_delay, unwanted_wait};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use unhitch_model::ThreadId;
@@ -57,6 +57,8 @@ fn candidates(analysis: &Analysis<'_>, query: &Query) -> Vec<Candidate> {
         .collect();
     candidates.extend(machine::find(analysis, &candidates));
     candidates.retain(unwanted_wait::is_long);
+    let commands = command::find(analysis).into_iter();
+    candidates.extend(commands.filter(|command| is_wanted(command.victim)).filter(overlaps));
     let reported = ui_delay::find(analysis).into_iter();
     candidates.extend(reported.filter(|candidate| is_wanted(candidate.victim)).filter(overlaps));
     candidates

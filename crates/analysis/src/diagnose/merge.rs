@@ -81,11 +81,12 @@ fn share(a: &Stall, b: &Stall) -> f64 {
 /// Which of two views of one hang is reported: the one with a definite verdict, that of a thread
 /// with an event loop (somebody sits before it), the whole machine's, the starved operation's, the
 /// one that the system itself reported, the longer. The whole machine may have been idle for only a
-/// part of an event loop's absence, so there the longer one counts. A break in rhythm does not say
-/// exactly when the hang began, so it must be longer by a tenth.
+/// part of an event loop's absence, so there the longer one counts. A break in rhythm or a command's
+/// life does not say exactly when the hang began, so it must be longer by a tenth.
 fn better(new: &Stall, old: &Stall) -> bool {
     let rank = |stall: &Stall| {
-        let tenths = if stall.candidate.kind == StallKind::Rhythm { 11 } else { 10 };
+        let is_rough = matches!(stall.candidate.kind, StallKind::Rhythm | StallKind::Command);
+        let tenths = if is_rough { 11 } else { 10 };
         (
             stall.finding.pattern.is_definite(),
             stall.candidate.event_loop,

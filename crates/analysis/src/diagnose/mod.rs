@@ -13,7 +13,7 @@ use crate::candidate::{Candidate, StallKind};
 use crate::explain::throttling::main_throttling;
 use crate::explain::{Cause, explain};
 use crate::patterns::{Evidence, Finding, Pattern, judge};
-use crate::stalls::{excuse, machine, ui_delay};
+use crate::stalls::{command, excuse, machine, ui_delay};
 use crate::wording::sentence::{Sentence, sentence};
 use crate::{Analysis, Explanation, WaitClass};
 use candidates::{most_unusual, worth_explaining};
@@ -75,13 +75,25 @@ pub fn diagnose(analysis: &Analysis<'_>, query: &Query) -> Vec<Stall> {
     merged
 }
 
+/// The life of the command with this process id, explained, whether it is a stall or not.
+pub fn command(analysis: &Analysis<'_>, pid: u32) -> Option<Stall> {
+    let candidate = command::of_process(analysis, pid)?;
+    let explanation = explain(analysis, candidate.victim, candidate.window);
+    Some(stall(analysis, candidate, explanation))
+}
+
 /// A candidate that the detectors proposed, if it stands up as a stall.
 fn found_stall(analysis: &Analysis<'_>, candidate: Candidate) -> Option<Stall> {
     let explanation = explain(analysis, candidate.victim, candidate.window);
     if candidate.kind == StallKind::Rhythm && excuse::is_excused(analysis, &explanation) {
         return None;
     }
-    Some(stall(analysis, candidate, explanation)).filter(Stall::is_defensible)
+    let stall = stall(analysis, candidate, explanation);
+    let stands = match stall.candidate.kind {
+        StallKind::Command => command::is_stall(analysis, &stall.explanation, &stall.finding),
+        _ => stall.is_defensible(),
+    };
+    stands.then_some(stall)
 }
 
 /// A query is answered even where nothing is a stall.

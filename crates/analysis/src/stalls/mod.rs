@@ -6,6 +6,7 @@
 //! [`FINDERS`].
 
 pub(crate) mod asked;
+pub(crate) mod command;
 pub(crate) mod contacts;
 mod cpu_starvation;
 mod event_loop;
@@ -27,8 +28,8 @@ use unhitch_model::ThreadId;
 /// Finds the candidates of one kind in one thread's time.
 pub type Finder = fn(&Analysis<'_>, &ThreadView<'_>, &mut Vec<Candidate>);
 
-/// The registry of finders that look at one thread; [`machine`] looks at what they found,
-/// [`ui_delay`] at what Windows reported.
+/// The registry of finders that look at one thread; [`command`] looks at processes, [`machine`] at
+/// what they all found, [`ui_delay`] at what Windows reported.
 pub const FINDERS: &[Finder] = &[
     lock_starvation::find,
     event_loop::find,
