@@ -1,18 +1,18 @@
 //! Views of one hang become one stall: its victims', and the culprit's own.
 
 use super::Stall;
-use crate::{Pattern, StallKind};
+use crate::{Analysis, Pattern, StallKind};
 
 /// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of
 /// several, the victims of one culprit, and the culprit's own view of what held it up.
-pub(super) fn merge(stalls: Vec<Stall>) -> Vec<Stall> {
+pub(super) fn merge(analysis: &Analysis<'_>, stalls: Vec<Stall>) -> Vec<Stall> {
     let mut merged: Vec<Stall> = Vec::new();
     for stall in stalls {
         if merged.iter().any(|known| is_culprits_view(known, &stall)) {
             continue;
         }
         match merged.iter_mut().find(|known| {
-            is_culprits_view(&stall, known) || same_hang(known, &stall) || same_cause(known, &stall)
+            is_culprits_view(&stall, known) || same_hang(known, &stall) || same_cause(analysis, known, &stall)
         }) {
             Some(known) if is_culprits_view(&stall, known) => *known = stall,
             Some(known) => {
@@ -37,13 +37,23 @@ fn same_hang(a: &Stall, b: &Stall) -> bool {
 
 /// Two victims of one culprit with one pattern, at the same time; of one group of threads; of one quota; or of
 /// one queue, in which each saw others last.
-fn same_cause(a: &Stall, b: &Stall) -> bool {
+fn same_cause(analysis: &Analysis<'_>, a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
     let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
     let group = a.finding.group_name.is_some() && a.finding.group_name == b.finding.group_name;
     let culprit = a_by.is_some() && (a_by == b_by || group || queue);
     a.finding.pattern == b.finding.pattern
-        && (culprit && share(a, b) >= 0.5 || same_throttling(a, b))
+        && ((culprit || same_stopped(analysis, a, b)) && share(a, b) >= 0.5
+            || same_throttling(a, b))
+}
+
+/// One process was stopped in both: its threads are stopped together, and may keep others waiting.
+fn same_stopped(analysis: &Analysis<'_>, a: &Stall, b: &Stall) -> bool {
+    let stopped = |stall: &Stall| {
+        let thread = stall.finding.culprit.unwrap_or(stall.candidate.victim);
+        analysis.trace.threads.get(thread).process
+    };
+    a.finding.pattern == Pattern::Stopped && stopped(a) == stopped(b)
 }
 
 /// Two victims of one quota that was used up in both: who came after the other ended suffers from
@@ -78,7 +88,8 @@ fn share(a: &Stall, b: &Stall) -> f64 {
     a.intersect(b).duration_ns() as f64 / shorter as f64
 }
 
-/// Which of two views of one hang is reported: the one with a definite verdict, that of a thread
+/// Which of two views of one hang is reported: the one with a definite verdict, that of whom a
+/// stopped process kept waiting, that of a thread
 /// with an event loop (somebody sits before it), the whole machine's, the starved operation's, the
 /// one that the system itself reported, the longer. The whole machine may have been idle for only a
 /// part of an event loop's absence, so there the longer one counts. A break in rhythm or a command's
@@ -89,6 +100,7 @@ fn better(new: &Stall, old: &Stall) -> bool {
         let tenths = if is_rough { 11 } else { 10 };
         (
             stall.finding.pattern.is_definite(),
+            stall.finding.pattern == Pattern::Stopped && stall.kept_waiting_by().is_some(),
             stall.candidate.event_loop,
             stall.candidate.machine.is_some() && !stall.candidate.event_loop,
             stall.candidate.kind == StallKind::LockStarvation,

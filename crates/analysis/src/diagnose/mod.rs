@@ -66,9 +66,9 @@ pub fn diagnose(analysis: &Analysis<'_>, query: &Query) -> Vec<Stall> {
         // particular wait.
         stalls.extend(unusual(analysis, query, Candidate::is_unusual_wait));
     }
-    let mut merged = merge(stalls);
+    let mut merged = merge(analysis, stalls);
     if merged.is_empty() && query.is_about_something() {
-        merged = merge(unusual(analysis, query, |_| true));
+        merged = merge(analysis, unusual(analysis, query, |_| true));
     }
     merged.par_iter_mut().for_each(|stall| waiters::add(analysis, stall));
     rank::worst_first(&mut merged, query);

@@ -41,11 +41,14 @@ impl Query {
 
 impl Stall {
     /// True if somebody sat before it, or somebody else kept its victims waiting: a thread, a disk,
-    /// a quota.
+    /// a quota. A command that waits for what it started does its work.
     fn kept_somebody_waiting(&self) -> bool {
-        let own = matches!(self.finding.pattern, Pattern::CpuBound | Pattern::TimerSleep)
-            && self.kept_waiting_by().is_none();
-        self.candidate.event_loop || self.victims.len() > 1 || !own
+        let works = matches!(self.finding.pattern, Pattern::CpuBound | Pattern::TimerSleep);
+        let own = works && self.kept_waiting_by().is_none();
+        match self.candidate.kind {
+            StallKind::Command => !works,
+            _ => self.candidate.event_loop || self.victims.len() > 1 || !own,
+        }
     }
 
     /// How bad it is: how long, for how many, and whether there is a cause to act on.

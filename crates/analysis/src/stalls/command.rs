@@ -1,9 +1,11 @@
 //! One-shot commands: a process whose whole life is in the recording has one operation, its life.
 //!
 //! *Why not each process of a build:* its parent waits for it, and tells what was slow. So only
-//! commands count that something older started, a shell or a server, and only now and then. Its own
+//! commands count that something older started, a shell or a server, which waits for the command and
+//! starts others only now and then. Its own
 //! computation is what a command is there for; what it waited for may be a stall.
 
+use super::busy::process_ran_ns;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::{Cause, Explanation};
 use crate::patterns::Finding;
@@ -15,6 +17,8 @@ use unhitch_model::{Process, ThreadId, Time, Window};
 const MIN_LIFE_NS: u64 = 100_000_000;
 /// Maximum commands of one parent: a parent of more works through a list.
 const MAX_SIBLINGS: usize = 8;
+/// A parent that runs for this part of the time, or a larger one, works on and does not wait.
+const BUSY_PART: u64 = 10;
 
 /// The commands that ran during the recording.
 pub(crate) fn find(analysis: &Analysis<'_>) -> Vec<Candidate> {
@@ -25,7 +29,7 @@ pub(crate) fn find(analysis: &Analysis<'_>) -> Vec<Candidate> {
             let window = whole_life(analysis, process.leader)?;
             let parent = threads.at(pid, window.start)?;
             let is_older = whole_life(analysis, threads.process_of(parent).leader).is_none();
-            is_older.then_some((pid, window))
+            (is_older && !is_busy(analysis, parent, window)).then_some((pid, window))
         });
         if let Some((pid, window)) = parent {
             by_parent.entry(pid).or_default().push(candidate(process, window));
@@ -57,6 +61,11 @@ fn candidate(process: &Process, window: Window) -> Candidate {
         event_loop: false,
         machine: None,
     }
+}
+
+/// True if the process of `thread` computed meanwhile.
+fn is_busy(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> bool {
+    process_ran_ns(analysis, thread, window).saturating_mul(BUSY_PART) >= window.duration_ns()
 }
 
 /// The life of a thread that began and ended while the recording went on.

@@ -5,6 +5,7 @@
 //! is a stall only if most of it went to something that the thread did not choose: the work of
 //! others that it had asked for, a CPU that they did not get, a disk, memory, being stopped.
 
+use super::busy::process_ran_ns;
 use super::contacts::Contacts;
 use super::rhythm;
 use crate::explain::{Cause, Explanation, Hop, Piece, class_of};
@@ -48,19 +49,21 @@ pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> 
     work_ns < MIN_WORK_NS || work_ns * 2 < explanation.window.duration_ns()
 }
 
-/// What threads of the victim's own process, and the processes that it started, computed. *Why that
-/// excuses:* a compiler waits for its workers all the time, and a build for its compilers. It is no
-/// excuse if they had a lock, or if the victim has a rhythm of its own to which it returned from a
-/// wait elsewhere.
+/// What threads of the victim's own process, and the processes that it started, computed; and
+/// whatever others did, where the victim's process computes all the time. *Why that excuses:* a
+/// compiler waits for its workers all the time, a build for its compilers, and all of them for each
+/// other's turn. It is no excuse if somebody had a lock, or if the victim has a rhythm of its own to
+/// which it returned from a wait elsewhere.
 struct OwnWork<'a, 't> {
     analysis: &'a Analysis<'t>,
     explanation: &'a Explanation,
     has_rhythm: OnceCell<bool>,
+    is_batch: OnceCell<bool>,
 }
 
 impl<'a, 't> OwnWork<'a, 't> {
     fn new(analysis: &'a Analysis<'t>, explanation: &'a Explanation) -> Self {
-        Self { analysis, explanation, has_rhythm: OnceCell::new() }
+        Self { analysis, explanation, has_rhythm: OnceCell::new(), is_batch: OnceCell::new() }
     }
 
     fn has_rhythm(&self) -> bool {
@@ -79,7 +82,17 @@ impl<'a, 't> OwnWork<'a, 't> {
             first_hop(self.explanation, hop)
                 .is_some_and(|(_, root)| habits.is_rare(root.sleeper, root.wait_stack))
         };
-        self.is_own(worker) && !has_lock() && !(is_elsewhere() && self.has_rhythm())
+        (self.is_own(worker) || self.is_batch()) && !has_lock() && !(is_elsewhere() && self.has_rhythm())
+    }
+
+    /// True if the victim's process ran for at least half of its life, on however many CPUs.
+    fn is_batch(&self) -> bool {
+        *self.is_batch.get_or_init(|| {
+            let victim = self.explanation.victim;
+            let leader = self.analysis.trace.threads.process_of(victim).leader;
+            let life = self.analysis.timeline.life(leader);
+            process_ran_ns(self.analysis, victim, life).saturating_mul(2) >= life.duration_ns()
+        })
     }
 
     /// True if the victim's process, or one that it started, has the thread.

@@ -6,6 +6,7 @@
 //! [`FINDERS`].
 
 pub(crate) mod asked;
+mod busy;
 pub(crate) mod command;
 pub(crate) mod contacts;
 mod cpu_starvation;
