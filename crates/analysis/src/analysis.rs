@@ -4,6 +4,7 @@ use crate::locks::kernel_locks::KernelLocks;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;
 use crate::stacks::classes::StackClasses;
+use crate::stalls::busy::CpuTimeOfProcesses;
 use crate::stalls::contacts::Contacts;
 use crate::timeline::cpus::CpuTimes;
 use crate::timeline::{Segment, State, Timeline};
@@ -32,6 +33,8 @@ pub struct Analysis<'t> {
     pub marks: Vec<UserMark>,
     /// Which functions end which waits for locks, computed on first use.
     pub(crate) releasing: OnceLock<Releasing>,
+    /// How long processes ran, computed on first use.
+    pub(crate) cpu_time: OnceLock<CpuTimeOfProcesses>,
     /// Which threads ever woke which, computed on first use.
     pub(crate) contacts: OnceLock<Contacts>,
     /// The kernel locks that its threads waited for.
@@ -56,6 +59,7 @@ impl<'t> Analysis<'t> {
             kernel_locks: KernelLocks::new(trace),
             releasing: OnceLock::new(),
             contacts: OnceLock::new(),
+            cpu_time: OnceLock::new(),
         }
     }
 

@@ -96,4 +96,3 @@ fn is_recorded(analysis: &Analysis<'_>, thread: ThreadId) -> bool {
     let trace = analysis.trace;
     trace.meta.only_pid.is_none_or(|pid| trace.threads.process_of(thread).pid == pid)
 }
-

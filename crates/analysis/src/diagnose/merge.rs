@@ -12,7 +12,9 @@ pub(super) fn merge(analysis: &Analysis<'_>, stalls: Vec<Stall>) -> Vec<Stall> {
             continue;
         }
         match merged.iter_mut().find(|known| {
-            is_culprits_view(&stall, known) || same_hang(known, &stall) || same_cause(analysis, known, &stall)
+            is_culprits_view(&stall, known)
+                || same_hang(known, &stall)
+                || same_cause(analysis, known, &stall)
         }) {
             Some(known) if is_culprits_view(&stall, known) => *known = stall,
             Some(known) => {

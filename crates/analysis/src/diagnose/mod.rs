@@ -19,8 +19,8 @@ use crate::{Analysis, Explanation, WaitClass};
 use candidates::{most_unusual, worth_explaining};
 use merge::merge;
 use rayon::prelude::*;
-pub use waiters::Waiter;
 use unhitch_model::{ThreadId, Throttling, Window};
+pub use waiters::Waiter;
 
 /// A stall with its explanation and its cause.
 #[derive(Clone, PartialEq, Debug)]

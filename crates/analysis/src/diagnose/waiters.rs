@@ -8,7 +8,7 @@ use crate::explain::class_of;
 use crate::stalls::excuse::Habits;
 use crate::stalls::never_victims::is_never_victim;
 use crate::timeline::State;
-use crate::{Analysis, Segment, WaitClass};
+use crate::{Analysis, Pattern, Segment, WaitClass};
 use unhitch_model::{ThreadId, Time, Window};
 
 /// Maximum waits, one behind the other, between a waiter and the victim.
@@ -29,21 +29,30 @@ pub struct Waiter {
 
 /// Adds to the stall's victims who waited for them for at least half of it.
 pub(super) fn add(analysis: &Analysis<'_>, stall: &mut Stall) {
+    // A machine-wide stall tells itself who was released.
+    if stall.candidate.machine.is_some() {
+        return;
+    }
     let window = stall.explanation.window;
     let mut habits = Habits::new(analysis);
     let mut found: Vec<Waiter> = Vec::new();
     let until = Window::new(window.start, window.end.plus(SETTLE_NS));
     let mut waited_for: Vec<(ThreadId, Window)> =
         stall.victims.iter().map(|&victim| (victim, until)).collect();
+    // Whose own doing it was kept all the others waiting, too.
+    if matches!(stall.finding.pattern, Pattern::CpuBound | Pattern::TimerSleep) {
+        waited_for.extend(stall.kept_waiting_by().map(|culprit| (culprit, until)));
+    }
     for _ in 0..MAX_DEPTH {
         let mut next = Vec::new();
         for index in analysis.trace.wakings.range(until) {
             let (waker, wakee) =
                 (analysis.trace.wakings.waker[index], analysis.trace.wakings.wakee[index]);
             let at = analysis.trace.wakings.time[index];
-            let is_waker = |(thread, when): &(ThreadId, Window)| *thread == waker && when.contains(at);
-            let is_known = stall.victims.contains(&wakee)
-                || found.iter().any(|waiter| waiter.thread == wakee);
+            let is_waker =
+                |(thread, when): &(ThreadId, Window)| *thread == waker && when.contains(at);
+            let is_known =
+                stall.victims.contains(&wakee) || found.iter().any(|waiter| waiter.thread == wakee);
             if is_known || found.len() == MAX_WAITERS || !waited_for.iter().any(is_waker) {
                 continue;
             }
@@ -86,8 +95,6 @@ fn sleep_before(
 ) -> Option<Segment> {
     let until = Window::new(window.start, at);
     let last = analysis.segments(thread, until).pop()?;
-    (matches!(last.state, State::Sleeping(_)) && last.window.end == at).then_some(Segment {
-        window: last.window.intersect(window),
-        ..last
-    })
+    (matches!(last.state, State::Sleeping(_)) && last.window.end == at)
+        .then_some(Segment { window: last.window.intersect(window), ..last })
 }

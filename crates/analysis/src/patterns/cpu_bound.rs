@@ -110,7 +110,8 @@ fn work(case: &Case<'_>) -> Option<Work> {
     }
     let (most, _) = sums.into_iter().max_by_key(|&(process, ns)| (ns, Reverse(process)))?;
     let (ran, wanted_cpu) = of(&|thread| process(thread) == most)?;
-    let (who, _) = case.most_of(|piece, hop| is_work(piece, hop) && process(piece.thread) == most)?;
+    let (who, _) =
+        case.most_of(|piece, hop| is_work(piece, hop) && process(piece.thread) == most)?;
     (who != case.candidate.victim).then_some(Work { who, ran, wanted_cpu, is_process: true })
 }
 

@@ -39,9 +39,7 @@ pub(crate) fn unusual(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
             (Reverse(found.cycle.intersect(window).duration_ns()), found.cycle)
         });
         let longest = breaks.iter().take(MAX_BREAKS);
-        return longest
-            .map(|found| candidate(StallKind::Rhythm, found.cycle, None))
-            .collect();
+        return longest.map(|found| candidate(StallKind::Rhythm, found.cycle, None)).collect();
     }
     let waits = || operations.iter().filter(|operation| operation.window.overlaps(window));
     let longest = |chosen: bool| {

@@ -6,8 +6,10 @@
 //! computation is what a command is there for; what it waited for may be a stall.
 
 use super::busy::process_ran_ns;
+use super::contacts::Contacts;
+use super::family::descends;
 use crate::candidate::{Candidate, StallKind};
-use crate::explain::{Cause, Explanation};
+use crate::explain::{Cause, Explanation, Piece};
 use crate::patterns::Finding;
 use crate::{Analysis, WaitClass};
 use rustc_hash::FxHashMap;
@@ -74,20 +76,30 @@ fn whole_life(analysis: &Analysis<'_>, thread: ThreadId) -> Option<Window> {
     (life.start > whole.start && life.end < whole.end && !life.is_empty()).then_some(life)
 }
 
-/// True if one cause took most of the command's life, and it was not the command's own doing.
-pub(crate) fn is_stall(analysis: &Analysis<'_>, explanation: &Explanation, found: &Finding) -> bool {
+/// True if one cause took most of the command's life, and it was not the command's own doing: a
+/// disk or a lock, a process that it started, a server that it asked. *Why not whoever writes into
+/// its pipe:* the rest of a pipeline is there to read.
+pub(crate) fn is_stall(
+    analysis: &Analysis<'_>,
+    explanation: &Explanation,
+    found: &Finding,
+) -> bool {
+    let victim = explanation.victim;
     let threads = &analysis.trace.threads;
-    let own = threads.get(explanation.victim).process;
-    let by_others: u64 = (explanation.pieces.iter())
-        .filter(|piece| {
-            let imposed = matches!(piece.cause, Cause::Io | Cause::Memory | Cause::Stopped);
-            let lock = || {
-                explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock)
-            };
-            imposed || threads.get(piece.thread).process != own || lock()
-        })
-        .map(|piece| piece.window.duration_ns())
-        .sum();
+    let contacts = analysis.contacts.get_or_init(|| Contacts::new(analysis));
+    let is_others = |thread: ThreadId| {
+        threads.get(thread).process != threads.get(victim).process
+            && (descends(analysis, thread, victim, explanation.window.end)
+                || contacts.are_mutual(analysis.trace, victim, thread))
+    };
+    let counts = |piece: &&Piece| {
+        let lock = || explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock);
+        matches!(piece.cause, Cause::Io | Cause::Memory | Cause::Stopped)
+            || is_others(piece.thread)
+            || lock()
+    };
+    let by_others: u64 =
+        explanation.pieces.iter().filter(counts).map(|piece| piece.window.duration_ns()).sum();
     found.pattern.is_definite()
         && by_others >= MIN_LIFE_NS
         && by_others * 2 >= explanation.window.duration_ns()

@@ -2,12 +2,11 @@
 //! into its pipe.
 
 use crate::Analysis;
-use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 use unhitch_model::{ThreadId, Trace};
 
-/// Wake-ups per part of the trace that one core looks at.
-const WAKINGS_PER_PART: usize = 1 << 16;
+/// Pairs that are remembered to have been seen, a power of two: most wake-ups repeat one of few.
+const REMEMBERED: usize = 1 << 10;
 
 /// The pairs of which one woke the other, by threads within a process and by processes otherwise.
 /// *Why processes:* which of its threads a server lets answer may differ each time.
@@ -15,28 +14,20 @@ const WAKINGS_PER_PART: usize = 1 << 16;
 pub(crate) struct Contacts(FxHashSet<(ThreadId, ThreadId)>);
 
 impl Contacts {
-    /// All wake-ups of the trace that a thread issued itself.
+    /// All wake-ups of the trace that a thread issued itself. *Why on one core:* many cores wait for
+    /// it at once, and one that helped another out could come to wait for itself.
     pub(crate) fn new(analysis: &Analysis<'_>) -> Self {
         let wakings = &analysis.trace.wakings;
-        let parts: Vec<usize> = (0..wakings.time.len()).step_by(WAKINGS_PER_PART).collect();
-        let of_part = |&start: &usize| {
-            let mut pairs = FxHashSet::default();
-            let mut last = None;
-            for index in start..wakings.time.len().min(start + WAKINGS_PER_PART) {
-                let threads = (wakings.waker[index], wakings.wakee[index]);
-                // Most wake-ups repeat.
-                if last != Some(threads) && analysis.stacks.is_by_task(analysis.trace, index) {
-                    pairs.insert(parties(analysis.trace, threads.0, threads.1));
-                    last = Some(threads);
-                }
+        let mut pairs = FxHashSet::default();
+        let mut seen = vec![None; REMEMBERED];
+        for (index, threads) in wakings.waker.iter().zip(&wakings.wakee).enumerate() {
+            let at = (threads.0.index() ^ threads.1.index().rotate_left(5)) % REMEMBERED;
+            if seen[at] != Some(threads) && analysis.stacks.is_by_task(analysis.trace, index) {
+                pairs.insert(parties(analysis.trace, *threads.0, *threads.1));
+                seen[at] = Some(threads);
             }
-            pairs
-        };
-        let all = parts.par_iter().map(of_part).reduce(FxHashSet::default, |mut all, part| {
-            all.extend(part);
-            all
-        });
-        Self(all)
+        }
+        Self(pairs)
     }
 
     /// True if each of the two woke the other.

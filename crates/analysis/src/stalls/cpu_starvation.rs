@@ -1,14 +1,19 @@
 //! Threads that wanted a CPU and did not get one.
 
+use super::busy::is_batch;
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::throttling;
 use crate::{Analysis, Segment, State};
 use unhitch_model::{Policy, Window};
 
+/// Minimum time without a CPU, nanoseconds, for a quota, and for an event loop, which somebody sits
+/// before.
 const THRESHOLD_NS: u64 = 50_000_000;
-/// The same for a thread that computes all the time: it is late by what others have of the CPU, not
-/// by one wait.
+/// The same for any other thread.
+const UNSEEN_THRESHOLD_NS: u64 = 100_000_000;
+/// The same for a thread or a process that computes all the time, which is late by what others have
+/// of the CPU and not by one wait, and for the kernel's housekeeping.
 const BATCH_THRESHOLD_NS: u64 = 500_000_000;
 /// Time around a wait in which its thread is seen to compute, or not, nanoseconds.
 const AROUND_NS: u64 = 1_000_000_000;
@@ -40,9 +45,14 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
     let throttled = throttled(analysis, view, &waits(MIN_PIECE_NS).collect::<Vec<_>>());
     let is_share = |wait: &Window| {
         let short = wait.duration_ns() < BATCH_THRESHOLD_NS;
-        short && !view.event_loop && is_batch(view, *wait) && had_others(analysis, view, *wait)
+        let is_patient = || {
+            computes(view, *wait)
+                || is_batch(analysis, view.thread)
+                || view.is_kernel_thread(analysis)
+        };
+        short && !view.event_loop && is_patient() && had_others(analysis, view, *wait)
     };
-    let single = waits(THRESHOLD_NS)
+    let single = waits(if view.event_loop { THRESHOLD_NS } else { UNSEEN_THRESHOLD_NS })
         .filter(|wait| !throttled.iter().any(|joined| joined.overlaps(*wait)))
         .filter(|wait| !is_share(wait));
     found.extend(single.chain(throttled.iter().copied()).map(candidate));
@@ -50,7 +60,7 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
 
 /// True if the thread ran, or wanted to, for most of the time around `wait`: nobody waits for its
 /// reaction.
-fn is_batch(view: &ThreadView<'_>, wait: Window) -> bool {
+fn computes(view: &ThreadView<'_>, wait: Window) -> bool {
     let around = Window::new(wait.start.minus(AROUND_NS), wait.end.plus(AROUND_NS));
     let from = view.segments.partition_point(|segment| segment.window.end <= around.start);
     let inside = view.segments.get(from..).unwrap_or(&[]).iter();

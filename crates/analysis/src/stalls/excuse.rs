@@ -5,8 +5,9 @@
 //! is a stall only if most of it went to something that the thread did not choose: the work of
 //! others that it had asked for, a CPU that they did not get, a disk, memory, being stopped.
 
-use super::busy::process_ran_ns;
+use super::busy::is_batch;
 use super::contacts::Contacts;
+use super::family::descends;
 use super::rhythm;
 use crate::explain::{Cause, Explanation, Hop, Piece, class_of};
 use crate::timeline::State;
@@ -21,6 +22,8 @@ const MIN_WORK_NS: u64 = 100_000_000;
 const MIN_WAITS_FOR_WORK: usize = 8;
 /// Minimum sleeps by the clock, of half the length or more, that are a habit.
 const HABIT: usize = 3;
+/// The same of any length, at one known place.
+const HABITUAL_PLACE: usize = 8;
 
 /// True if most of `explanation` is nobody's work, or that of its victim's own program.
 pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> bool {
@@ -58,12 +61,11 @@ struct OwnWork<'a, 't> {
     analysis: &'a Analysis<'t>,
     explanation: &'a Explanation,
     has_rhythm: OnceCell<bool>,
-    is_batch: OnceCell<bool>,
 }
 
 impl<'a, 't> OwnWork<'a, 't> {
     fn new(analysis: &'a Analysis<'t>, explanation: &'a Explanation) -> Self {
-        Self { analysis, explanation, has_rhythm: OnceCell::new(), is_batch: OnceCell::new() }
+        Self { analysis, explanation, has_rhythm: OnceCell::new() }
     }
 
     fn has_rhythm(&self) -> bool {
@@ -77,35 +79,15 @@ impl<'a, 't> OwnWork<'a, 't> {
             self.explanation.hops.get(hop.parent? as usize)
         });
         let has_lock = || hops.clone().any(|hop| hop.class == WaitClass::Lock);
-        let mut is_elsewhere =
-            || {
+        let mut is_elsewhere = || {
             first_hop(self.explanation, hop)
                 .is_some_and(|(_, root)| habits.is_rare(root.sleeper, root.wait_stack))
         };
-        (self.is_own(worker) || self.is_batch()) && !has_lock() && !(is_elsewhere() && self.has_rhythm())
-    }
-
-    /// True if the victim's process ran for at least half of its life, on however many CPUs.
-    fn is_batch(&self) -> bool {
-        *self.is_batch.get_or_init(|| {
-            let victim = self.explanation.victim;
-            let leader = self.analysis.trace.threads.process_of(victim).leader;
-            let life = self.analysis.timeline.life(leader);
-            process_ran_ns(self.analysis, victim, life).saturating_mul(2) >= life.duration_ns()
-        })
-    }
-
-    /// True if the victim's process, or one that it started, has the thread.
-    fn is_own(&self, thread: ThreadId) -> bool {
-        /// Maximum generations.
-        const MAX_DEPTH: usize = 32;
-        let threads = &self.analysis.trace.threads;
-        let own = threads.process_of(self.explanation.victim).pid;
-        let start = self.explanation.window.start;
-        let ancestors = std::iter::successors(Some(thread), |&child| {
-            threads.at(threads.process_of(child).parent_pid?, start)
-        });
-        ancestors.take(MAX_DEPTH).any(|ancestor| threads.process_of(ancestor).pid == own)
+        let (victim, start) = (self.explanation.victim, self.explanation.window.start);
+        let is_own = descends(self.analysis, worker, victim, start);
+        (is_own || is_batch(self.analysis, victim))
+            && !has_lock()
+            && !(is_elsewhere() && self.has_rhythm())
     }
 }
 
@@ -149,12 +131,14 @@ impl<'a, 't> Habits<'a, 't> {
 
     /// True if a sleep by the clock is one of many, and so no answer to anybody.
     fn is_habit(&mut self, piece: &Piece) -> bool {
-        let signature =
-            self.analysis.stacks.signature(piece.segment.wait_stack(self.analysis.trace));
+        let analysis = self.analysis;
+        let signature = analysis.stacks.signature(piece.segment.wait_stack(analysis.trace));
         let slept_ns = piece.window.duration_ns();
         let as_long = |ns: &&u64| ns.saturating_mul(2) >= slept_ns;
-        class_of(self.analysis, &piece.segment) == WaitClass::KernelIdle
-            || self.sleeps_at(piece.thread, signature).iter().filter(as_long).count() >= HABIT
+        let sleeps = self.sleeps_at(piece.thread, signature);
+        class_of(analysis, &piece.segment) == WaitClass::KernelIdle
+            || signature != 0 && sleeps.len() >= HABITUAL_PLACE
+            || sleeps.iter().filter(as_long).count() >= HABIT
     }
 
     /// The lengths of the sleeps of `thread` with this signature; 0 stands for those without a

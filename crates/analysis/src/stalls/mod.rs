@@ -6,12 +6,13 @@
 //! [`FINDERS`].
 
 pub(crate) mod asked;
-mod busy;
+pub(crate) mod busy;
 pub(crate) mod command;
 pub(crate) mod contacts;
 mod cpu_starvation;
 mod event_loop;
 pub(crate) mod excuse;
+mod family;
 mod lock_starvation;
 pub(crate) mod machine;
 pub(crate) mod never_victims;

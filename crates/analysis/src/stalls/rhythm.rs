@@ -130,12 +130,7 @@ fn add_breaks<'a>(sleeps: &[Sleep<'a>], found: &mut Vec<Break<'a>>) {
 }
 
 pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
-    // A kernel thread has no work of its own: whom it kept waiting is the victim.
-    let works_for_others = |operation: &Operation| {
-        operation.class == WaitClass::KernelIdle
-            || analysis.stacks.is_kernel_thread(operation.stack)
-    };
-    if view.operations.iter().any(works_for_others) {
+    if view.is_kernel_thread(analysis) {
         return;
     }
     let sleeps = sleeps(analysis, view.segments);
