@@ -7,10 +7,9 @@ use crate::explain::throttling;
 use crate::{Analysis, Segment, State};
 use unhitch_model::{Policy, Window};
 
-/// Minimum time without a CPU, nanoseconds, for a quota, and for an event loop, which somebody sits
-/// before.
+/// Minimum time without a CPU, nanoseconds.
 const THRESHOLD_NS: u64 = 50_000_000;
-/// The same for any other thread.
+/// The same where others had the CPU and nobody sits before the thread, as before an event loop.
 const UNSEEN_THRESHOLD_NS: u64 = 100_000_000;
 /// The same for a thread or a process that computes all the time, which is late by what others have
 /// of the CPU and not by one wait, and for the kernel's housekeeping.
@@ -43,16 +42,19 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
         machine: None,
     };
     let throttled = throttled(analysis, view, &waits(MIN_PIECE_NS).collect::<Vec<_>>());
+    // Fair shares of a busy CPU are no starvation.
     let is_share = |wait: &Window| {
-        let short = wait.duration_ns() < BATCH_THRESHOLD_NS;
         let is_patient = || {
             computes(view, *wait)
                 || is_batch(analysis, view.thread)
                 || view.is_kernel_thread(analysis)
         };
-        short && !view.event_loop && is_patient() && had_others(analysis, view, *wait)
+        let ns = wait.duration_ns();
+        !view.event_loop
+            && (ns < UNSEEN_THRESHOLD_NS || ns < BATCH_THRESHOLD_NS && is_patient())
+            && had_others(analysis, view, *wait)
     };
-    let single = waits(if view.event_loop { THRESHOLD_NS } else { UNSEEN_THRESHOLD_NS })
+    let single = waits(THRESHOLD_NS)
         .filter(|wait| !throttled.iter().any(|joined| joined.overlaps(*wait)))
         .filter(|wait| !is_share(wait));
     found.extend(single.chain(throttled.iter().copied()).map(candidate));

@@ -43,7 +43,11 @@ pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> 
             (Cause::Ran | Cause::WaitedForCpu, Some(hop)) => {
                 is_wanted(hop) && !own.excuses(piece.thread, hop, &mut habits)
             }
-            (Cause::Timer | Cause::Timeout, Some(hop)) => is_wanted(hop) && !habits.is_habit(piece),
+            (Cause::Timer | Cause::Timeout, Some(hop)) => {
+                let root = first_hop(explanation, hop).map(|(_, root)| root);
+                let idle = root.is_some_and(|root| root.class.is_chosen());
+                is_wanted(hop) && !habits.is_habit(piece, idle)
+            }
             _ => false,
         }
     };
@@ -129,15 +133,16 @@ impl<'a, 't> Habits<'a, 't> {
         signature != 0 && self.sleeps_at(sleeper, signature).len() < MIN_WAITS_FOR_WORK
     }
 
-    /// True if a sleep by the clock is one of many, and so no answer to anybody.
-    fn is_habit(&mut self, piece: &Piece) -> bool {
+    /// True if a sleep by the clock is one of many, and so no answer to anybody. For a thread that was
+    /// `idle`, as servers are until a client asks, it is enough that its client often rests there.
+    fn is_habit(&mut self, piece: &Piece, idle: bool) -> bool {
         let analysis = self.analysis;
         let signature = analysis.stacks.signature(piece.segment.wait_stack(analysis.trace));
         let slept_ns = piece.window.duration_ns();
         let as_long = |ns: &&u64| ns.saturating_mul(2) >= slept_ns;
         let sleeps = self.sleeps_at(piece.thread, signature);
         class_of(analysis, &piece.segment) == WaitClass::KernelIdle
-            || signature != 0 && sleeps.len() >= HABITUAL_PLACE
+            || idle && signature != 0 && sleeps.len() >= HABITUAL_PLACE
             || sleeps.iter().filter(as_long).count() >= HABIT
     }
 
