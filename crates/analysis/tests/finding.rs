@@ -282,7 +282,7 @@ fn a_recorded_command_is_explained_stall_or_not() {
     let analysis = Analysis::new(&trace, &Rules::default());
     for (pid, words) in [(100, "make 100 took 601."), (101, "xz 101 took 59")] {
         let life = unhitch_analysis::command(&analysis, pid).expect("it was recorded");
-        let text = answer::command(&analysis, &life);
+        let text = answer::took(&analysis, &life);
         assert!(text.starts_with(words), "{text}");
     }
     assert!(unhitch_analysis::command(&analysis, 999).is_none());

@@ -5,9 +5,9 @@ use crate::done::Done;
 use crate::names::namer;
 use crate::signals;
 use crate::terminal::{clear, note, print, progress as progress_line};
-use crate::why;
 use std::io::{IsTerminal, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process;
 use unhitch_formats::container::Readers;
 use unhitch_model::{units, visible_path};
 use unhitch_record::{
@@ -48,13 +48,26 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
     }
     report_saved(&recorded.saved);
     print(&format!("{}\n", visible_path(&recorded.saved.path)))?;
-    // The path is all that scripts read from standard output.
-    match recorded.command_pid.map(|pid| why::command(&recorded.saved.path, pid)) {
-        Some(Ok(text)) => note(text.trim_end()),
-        Some(Err(error)) => note(&format!("note: the command's time is not explained: {error:#}")),
-        None => {}
+    if let Some(pid) = recorded.command_pid {
+        explain(&recorded.saved.path, pid);
     }
     Ok(Done::Yes)
+}
+
+/// Says what the command waited for, on standard error: the path is all that scripts read from
+/// standard output. *Why by a process of its own:* who reads a trace gives up all rights first.
+fn explain(trace: &Path, pid: u32) {
+    let why = std::env::current_exe().and_then(|own| {
+        let mut why = process::Command::new(own);
+        why.arg("why").arg(trace).args(["--process", &pid.to_string()]).output()
+    });
+    match why {
+        Ok(why) if !why.stdout.is_empty() => {
+            String::from_utf8_lossy(&why.stdout).trim_end().lines().for_each(note);
+        }
+        Ok(_) => note("note: nothing is known of what the command waited for"),
+        Err(error) => note(&format!("note: the command's time is not explained: {error}")),
+    }
 }
 
 /// Shows how far the recording is, on a terminal.

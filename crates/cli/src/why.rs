@@ -34,11 +34,20 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
             false => Some(selection::window(args.window, &trace, analysis.timeline.window())?),
         },
     };
-    let stalls = unhitch_analysis::diagnose(&analysis, &query);
+    let mut stalls = unhitch_analysis::diagnose(&analysis, &query);
+    if let Some(pid) = args.process {
+        let life = unhitch_analysis::command(&analysis, pid);
+        let life = life.with_context(|| format!("nothing was recorded about process {pid}"))?;
+        stalls.retain(|stall| stall.candidate != life.candidate);
+        stalls.insert(0, life);
+    }
     if args.json {
         let file = args.trace.path.display().to_string();
         print_json(&Why::new(&analysis, &file, &stalls, args.top.unwrap_or(MAX_STALLS_JSON)))?;
     } else {
+        if let Some(life) = stalls.first().filter(|_| args.process.is_some()) {
+            print(&format!("{}\n", answer::took(&analysis, life)))?;
+        }
         print(&answer::text_for(&analysis, &query, &stalls, args.top.unwrap_or(MAX_STALLS_TEXT)))?;
     }
     if let (Some(path), Some(stall)) = (&args.svg, stalls.first()) {
@@ -54,22 +63,11 @@ pub fn explain(path: &Path, json: bool) -> anyhow::Result<Done> {
     why(&WhyArgs {
         trace,
         victim: None,
+        process: None,
         window: WindowArgs::default(),
         top: None,
         json,
         svg: None,
         rules: RulesArgs::default(),
     })
-}
-
-/// What kept a command waiting that was just recorded: its whole life, stall or not.
-#[cfg(target_os = "linux")]
-pub fn command(path: &Path, pid: u32) -> anyhow::Result<String> {
-    let rules = load::rules(&RulesArgs::default())?;
-    let trace = TraceArgs { path: path.to_path_buf(), reading: ReadingArgs::default() };
-    let trace = load::trace(&trace, load::For::Text)?;
-    let analysis = Analysis::new(&trace, &rules);
-    let life = unhitch_analysis::command(&analysis, pid);
-    let life = life.context("nothing was recorded about it")?;
-    Ok(answer::command(&analysis, &life))
 }

@@ -6,6 +6,7 @@ use crate::Analysis;
 use crate::diagnose::{Query, Stall};
 use crate::explain::{Share, What, partition};
 use crate::wording::{recording, units};
+use std::cmp::Reverse;
 use std::fmt::Write;
 use unhitch_model::Recorded;
 
@@ -45,37 +46,38 @@ pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: u
     out
 }
 
-/// How long a command took, with the largest parts of its time, and the answer about it.
-pub fn command(analysis: &Analysis<'_>, life: &Stall) -> String {
-    /// Maximum parts in the first line.
+/// How long a command took, with the largest parts of its time, in one line.
+pub fn took(analysis: &Analysis<'_>, life: &Stall) -> String {
+    /// Maximum parts.
     const MAX_PARTS: usize = 3;
-    /// Parts below this share of the whole go unmentioned.
+    /// Smaller parts of the whole go unmentioned.
     const MIN_PART: u64 = 20;
-    let (window, trace) = (life.explanation.window, analysis.trace);
-    let shares = partition(analysis, &life.explanation).into_iter();
-    let parts = shares.filter(|share| share.ns.saturating_mul(MIN_PART) >= window.duration_ns());
-    let part = |share: Share| {
-        let who = match share.who {
-            Some(who) if who == life.candidate.victim => String::new(),
-            Some(who) if who.is_idle() => {
-                return format!("{} {}", units::duration(share.ns), share.what.words_of_idle());
-            }
-            Some(who) => format!(" {}", units::thread(trace, who, window.end)),
-            None => " an unknown thread".to_owned(),
-        };
-        let words = match (share.what, who.is_empty()) {
-            (What::Lock | What::Ipc | What::WaitedForCpu, true) => "itself",
-            (what, _) => what.words(),
-        };
-        format!("{} {words}{who}", units::duration(share.ns))
+    let (window, victim) = (life.explanation.window, life.candidate.victim);
+    let name = |thread| units::thread(analysis.trace, thread, window.end);
+    let words = |share: &Share| match (share.what, share.who.filter(|who| *who != victim)) {
+        (What::WaitedForCpu, _) => "waiting for a CPU".to_owned(),
+        (What::Lock | What::Ipc, Some(who)) => format!("waiting while {} ran", name(who)),
+        (what, Some(who)) => format!("{} {}", what.words(), name(who)),
+        (What::Timer, None) => "asleep by its own timer".to_owned(),
+        (What::Outside, None) => "waiting for a message".to_owned(),
+        (What::Io, None) => "waiting for a disk".to_owned(),
+        (what, None) => what.words().to_owned(),
     };
-    let parts: Vec<String> = parts.take(MAX_PARTS).map(part).collect();
+    let mut parts: Vec<(String, u64)> = Vec::new();
+    for share in partition(analysis, &life.explanation) {
+        let words = words(&share);
+        match parts.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, ns)) => *ns += share.ns,
+            None => parts.push((words, share.ns)),
+        }
+    }
+    parts.retain(|(_, ns)| ns.saturating_mul(MIN_PART) >= window.duration_ns());
+    parts.sort_by_key(|(_, ns)| Reverse(*ns));
+    let part = |(words, ns): &(String, u64)| format!("{} {words}", units::duration(*ns));
+    let parts: Vec<String> = parts.iter().take(MAX_PARTS).map(part).collect();
     let colon = if parts.is_empty() { "" } else { ": " };
-    let name = units::thread(trace, life.candidate.victim, window.end);
-    let took = units::duration(window.duration_ns());
-    let mut out = format!("{name} took {took}{colon}{}\n", parts.join(", "));
-    one(analysis, life, &mut out);
-    out
+    let length = units::duration(window.duration_ns());
+    format!("{} took {length}{colon}{}", name(victim), parts.join(", "))
 }
 
 /// One stall with its evidence.

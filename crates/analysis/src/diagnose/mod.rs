@@ -75,7 +75,7 @@ pub fn diagnose(analysis: &Analysis<'_>, query: &Query) -> Vec<Stall> {
     merged
 }
 
-/// The life of the command with this process id, explained, whether it is a stall or not.
+/// The life of the process with this id, the last one if there were several, explained, whether it is a stall or not.
 pub fn command(analysis: &Analysis<'_>, pid: u32) -> Option<Stall> {
     let candidate = command::of_process(analysis, pid)?;
     let explanation = explain(analysis, candidate.victim, candidate.window);
