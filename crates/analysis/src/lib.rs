@@ -11,6 +11,7 @@ mod analysis;
 pub mod answer;
 mod cancel;
 pub mod candidate;
+mod contacts;
 mod diagnose;
 pub mod explain;
 mod facts;

@@ -342,7 +342,7 @@ fn work_counts_by_process_and_with_the_waits_for_a_cpu() {
     dialogue.ask(1_000 * MS, 20 * MS);
     // The server gets its CPU for 3 of each 10 ms.
     for slice in 0..99 {
-        let from = at + 1 * MS + slice * 10 * MS;
+        let from = at + MS + slice * 10 * MS;
         dialogue.scene.switch(from + 3 * MS, 1, server, Runnable, hog, dialogue.busy);
         dialogue.scene.switch(from + 10 * MS, 1, hog, Runnable, server, dialogue.busy);
     }

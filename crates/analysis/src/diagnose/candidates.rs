@@ -1,8 +1,7 @@
 //! Which stretches of time are worth explaining: what the detectors propose, and what was most
 //! unusual about threads or a time that a query names.
 
-use super::Query;
-use super::rank::weight;
+use super::stall::{Query, weight};
 use crate::Analysis;
 use crate::candidate::{Candidate, StallKind};
 use crate::stalls::never_victims::is_never_victim;

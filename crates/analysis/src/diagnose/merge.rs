@@ -1,6 +1,6 @@
 //! Views of one hang become one stall: its victims', and the culprit's own.
 
-use super::Stall;
+use super::stall::Stall;
 use crate::{Analysis, Pattern, StallKind};
 
 /// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of

@@ -7,54 +7,20 @@
 mod candidates;
 mod merge;
 mod rank;
+mod stall;
 mod waiters;
 
 use crate::candidate::{Candidate, StallKind};
+use crate::explain::explain;
 use crate::explain::throttling::main_throttling;
-use crate::explain::{Cause, explain};
 use crate::patterns::{Evidence, Finding, Pattern, judge};
 use crate::stalls::{command, excuse, machine, ui_delay};
 use crate::wording::sentence::{Sentence, sentence};
-use crate::{Analysis, Explanation, WaitClass};
+use crate::{Analysis, Explanation};
 use candidates::{most_unusual, worth_explaining};
 use merge::merge;
 use rayon::prelude::*;
-use unhitch_model::{ThreadId, Throttling, Window};
-pub use waiters::Waiter;
-
-/// A stall with its explanation and its cause.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Stall {
-    /// What happened to the first victim.
-    pub candidate: Candidate,
-    /// Everyone who suffered from the same cause at the same time, the first victim included.
-    pub victims: Vec<ThreadId>,
-    /// Those of them that waited for another victim.
-    pub waiters: Vec<Waiter>,
-    /// Where the time went.
-    pub explanation: Explanation,
-    /// The verdict.
-    pub finding: Finding,
-    /// The control group's quota that kept the victim, or the thread it waited for, from running
-    /// for most of the stall.
-    pub throttling: Option<Throttling>,
-}
-
-/// What to look for.
-#[derive(Clone, Default, Debug)]
-pub struct Query {
-    /// Only these threads, the one that matters most first; empty for all.
-    pub victims: Vec<ThreadId>,
-    /// Only what overlaps this window; with victims, the window itself is explained.
-    pub window: Option<Window>,
-}
-
-impl Query {
-    /// True when the query names a thread or a window: then there is an answer, stall or not.
-    pub fn is_about_something(&self) -> bool {
-        self.window.is_some() || !self.victims.is_empty()
-    }
-}
+pub use stall::{Query, Stall, Waiter};
 
 /// The stalls of the trace that `query` asks for, worst first.
 pub fn diagnose(analysis: &Analysis<'_>, query: &Query) -> Vec<Stall> {
@@ -159,36 +125,5 @@ fn mark_idle(finding: &mut Finding) {
         finding.culprit = None;
         finding.cause = Sentence::from("none is known: it was idle, waiting for something to do.");
         finding.advice = String::new();
-    }
-}
-
-impl Stall {
-    /// False for an event loop that spent most of its absence in other waits with a timeout, none
-    /// of which anybody ended: it polls there, and was not kept from anything. Nor for a writer
-    /// into a pipe of whose reader nothing is known but that it had nothing to do: that may be a
-    /// pager before which somebody sits.
-    fn is_defensible(&self) -> bool {
-        let operation = self.candidate.operation.as_ref();
-        let is_message = operation.is_some_and(|operation| operation.class == WaitClass::Ipc);
-        if self.candidate.kind == StallKind::UnwantedWait
-            && is_message
-            && !self.finding.pattern.is_definite()
-        {
-            return false;
-        }
-
-        let polled = self
-            .explanation
-            .pieces
-            .iter()
-            .filter(|piece| piece.hop.is_none() && piece.cause == Cause::Timeout);
-        let polled_ns: u64 = polled.map(|piece| piece.window.duration_ns()).sum();
-        self.candidate.kind != StallKind::EventLoop
-            || polled_ns * 2 < self.explanation.window.duration_ns()
-    }
-
-    /// The culprit, when it is someone other than the victim.
-    fn kept_waiting_by(&self) -> Option<ThreadId> {
-        self.finding.culprit.filter(|culprit| *culprit != self.candidate.victim)
     }
 }

@@ -3,7 +3,7 @@
 //! The chain of waits, walked backwards: whom they woke when they got on, and who had slept
 //! meanwhile until then.
 
-use super::Stall;
+use super::stall::{Stall, Waiter};
 use crate::explain::class_of;
 use crate::stalls::excuse::Habits;
 use crate::stalls::never_victims::is_never_victim;
@@ -17,15 +17,6 @@ const MAX_DEPTH: usize = 4;
 const MAX_WAITERS: usize = 64;
 /// Time in which a thread that got on wakes whoever waits for it, nanoseconds.
 const SETTLE_NS: u64 = 20_000_000;
-
-/// A thread that waited until a stall's victim got on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Waiter {
-    /// The thread.
-    pub thread: ThreadId,
-    /// How long it slept, inside the stall, nanoseconds.
-    pub waited_ns: u64,
-}
 
 /// Adds to the stall's victims who waited for them for at least half of it.
 pub(super) fn add(analysis: &Analysis<'_>, stall: &mut Stall) {

@@ -6,7 +6,6 @@
 //! computation is what a command is there for; what it waited for may be a stall.
 
 use super::busy::process_ran_ns;
-use super::contacts::Contacts;
 use super::family::descends;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::{Cause, Explanation, Piece};
@@ -86,7 +85,7 @@ pub(crate) fn is_stall(
 ) -> bool {
     let victim = explanation.victim;
     let threads = &analysis.trace.threads;
-    let contacts = analysis.contacts.get_or_init(|| Contacts::new(analysis));
+    let contacts = analysis.contacts();
     let is_others = |thread: ThreadId| {
         threads.get(thread).process != threads.get(victim).process
             && (descends(analysis, thread, victim, explanation.window.end)

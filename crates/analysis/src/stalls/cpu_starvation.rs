@@ -82,7 +82,7 @@ fn computes(view: &ThreadView<'_>, wait: Window) -> bool {
 fn had_others(analysis: &Analysis<'_>, view: &ThreadView<'_>, wait: Window) -> bool {
     let segment = view.segments.iter().find(|segment| segment.window == wait);
     let Some(cpu) = segment.and_then(|segment| analysis.cpu_of(segment)) else { return false };
-    let runs = analysis.cpus.occupancy(analysis.trace, cpu, wait).into_iter();
+    let runs = analysis.cpus.occupancy(analysis.trace, cpu, wait);
     let others = runs.filter(|run| run.thread.is_some_and(|thread| !thread.is_idle()));
     others.map(|run| run.window.duration_ns()).sum::<u64>() * 2 >= wait.duration_ns()
 }

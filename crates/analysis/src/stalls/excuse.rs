@@ -6,7 +6,6 @@
 //! others that it had asked for, a CPU that they did not get, a disk, memory, being stopped.
 
 use super::busy::is_batch;
-use super::contacts::Contacts;
 use super::family::descends;
 use super::rhythm;
 use crate::explain::{Cause, Explanation, Hop, Piece, class_of};
@@ -123,7 +122,7 @@ impl<'a, 't> Habits<'a, 't> {
         by: ThreadId,
     ) -> bool {
         let analysis = self.analysis;
-        let contacts = analysis.contacts.get_or_init(|| Contacts::new(analysis));
+        let contacts = analysis.contacts();
         contacts.are_mutual(analysis.trace, sleeper, by) || self.is_rare(sleeper, wait_stack)
     }
 

@@ -6,9 +6,8 @@
 //! [`FINDERS`].
 
 pub(crate) mod asked;
-pub(crate) mod busy;
+mod busy;
 pub(crate) mod command;
-pub(crate) mod contacts;
 mod cpu_starvation;
 mod event_loop;
 pub(crate) mod excuse;

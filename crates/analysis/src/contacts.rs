@@ -1,7 +1,7 @@
 //! Who ever woke whom: a client and its server wake each other, a worker never wakes whoever writes
 //! into its pipe.
 
-use crate::Analysis;
+use crate::stacks::StackClasses;
 use rustc_hash::FxHashSet;
 use unhitch_model::{ThreadId, Trace};
 
@@ -16,14 +16,14 @@ pub(crate) struct Contacts(FxHashSet<(ThreadId, ThreadId)>);
 impl Contacts {
     /// All wake-ups of the trace that a thread issued itself. *Why on one core:* many cores wait for
     /// it at once, and one that helped another out could come to wait for itself.
-    pub(crate) fn new(analysis: &Analysis<'_>) -> Self {
-        let wakings = &analysis.trace.wakings;
+    pub(crate) fn new(trace: &Trace, stacks: &StackClasses) -> Self {
+        let wakings = &trace.wakings;
         let mut pairs = FxHashSet::default();
         let mut seen = vec![None; REMEMBERED];
         for (index, threads) in wakings.waker.iter().zip(&wakings.wakee).enumerate() {
             let at = (threads.0.index() ^ threads.1.index().rotate_left(5)) % REMEMBERED;
-            if seen[at] != Some(threads) && analysis.stacks.is_by_task(analysis.trace, index) {
-                pairs.insert(parties(analysis.trace, *threads.0, *threads.1));
+            if seen[at] != Some(threads) && stacks.is_by_task(trace, index) {
+                pairs.insert(parties(trace, *threads.0, *threads.1));
                 seen[at] = Some(threads);
             }
         }
