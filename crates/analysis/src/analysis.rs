@@ -1,10 +1,12 @@
 //! A trace with everything that is computed from it once.
 
+use crate::contacts::Contacts;
 use crate::locks::kernel_locks::KernelLocks;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;
 use crate::stacks::classes::StackClasses;
 use crate::timeline::cpus::CpuTimes;
+use crate::timeline::process_times::ProcessTimes;
 use crate::timeline::{Segment, State, Timeline};
 use crate::user_marks::{UserMark, user_marks};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -31,6 +33,10 @@ pub struct Analysis<'t> {
     pub marks: Vec<UserMark>,
     /// Which functions end which waits for locks, computed on first use.
     pub(crate) releasing: OnceLock<Releasing>,
+    /// How long processes ran, computed on first use.
+    process_times: OnceLock<ProcessTimes>,
+    /// Which threads ever woke which, computed on first use.
+    contacts: OnceLock<Contacts>,
     /// The kernel locks that its threads waited for.
     pub(crate) kernel_locks: KernelLocks,
 }
@@ -52,12 +58,24 @@ impl<'t> Analysis<'t> {
             marks: user_marks(trace),
             kernel_locks: KernelLocks::new(trace),
             releasing: OnceLock::new(),
+            contacts: OnceLock::new(),
+            process_times: OnceLock::new(),
         }
     }
 
     /// The partition of a thread's time inside `window`.
     pub fn segments(&self, thread: ThreadId, window: Window) -> Vec<Segment> {
         self.timeline.segments(self.trace, thread, window)
+    }
+
+    /// Which threads ever woke which.
+    pub(crate) fn contacts(&self) -> &Contacts {
+        self.contacts.get_or_init(|| Contacts::new(self.trace, &self.stacks))
+    }
+
+    /// How long processes ran.
+    pub(crate) fn process_times(&self) -> &ProcessTimes {
+        self.process_times.get_or_init(|| ProcessTimes::new(self.trace))
     }
 
     /// The CPU that a segment ran on or waited for.

@@ -20,8 +20,11 @@ pub enum StallKind {
     Machine,
     /// Windows reported that a thread did not look at its messages.
     UiDelay,
-    /// A cycle of a thread that the query names, far longer than its others at that place.
+    /// A cycle of a thread that was far longer than its others at that place.
     Rhythm,
+    /// A process that began and ended during the recording, and was kept waiting for most of its
+    /// life.
+    Command,
     /// A window that the query names.
     Mark,
     /// The longest wait of a thread that the query names, where nothing about it is a stall.
@@ -41,6 +44,7 @@ impl StallKind {
             Self::Machine => "machine",
             Self::UiDelay => "ui_delay",
             Self::Rhythm => "rhythm",
+            Self::Command => "command",
             Self::Mark | Self::Longest | Self::Idle => "mark",
         }
     }

@@ -262,10 +262,9 @@ fn worker() -> (Trace, [ThreadId; 3]) {
 fn regression_who_is_asked_about_always_gets_an_answer() {
     let (trace, [worker, giver, rester]) = worker();
     let analysis = Analysis::new(&trace, &Rules::default());
-    assert!(
-        unhitch_analysis::diagnose(&analysis, &Query::default()).is_empty(),
-        "none of it is a stall by itself"
-    );
+    let unasked = unhitch_analysis::diagnose(&analysis, &Query::default());
+    let victims: Vec<ThreadId> = unasked.iter().map(|stall| stall.candidate.victim).collect();
+    assert_eq!(victims, [worker], "nothing of the others is a stall by itself");
     // Against its own habit.
     let (stall, text) = asked(&trace, vec![worker], None);
     assert_eq!(
@@ -335,7 +334,7 @@ fn regression_a_window_alone_is_explained_by_whoever_had_the_most_unusual_time()
     let (trace, [worker, ..]) = worker();
     let (stall, text) = asked(&trace, Vec::new(), Some((250, 700)));
     assert_eq!(stall.candidate.victim, worker, "{text}");
-    assert!(stall.explanation.window.start >= Time::from_nanos(250_000_000));
+    assert!(stall.explanation.window.end <= Time::from_nanos(710_000_000));
 }
 
 #[test]

@@ -5,8 +5,9 @@ use crate::done::Done;
 use crate::names::namer;
 use crate::signals;
 use crate::terminal::{clear, note, print, progress as progress_line};
+use crate::why::explainer;
 use std::io::{IsTerminal, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use unhitch_formats::container::Readers;
 use unhitch_model::{units, visible_path};
 use unhitch_record::{
@@ -47,7 +48,22 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
     }
     report_saved(&recorded.saved);
     print(&format!("{}\n", visible_path(&recorded.saved.path)))?;
+    if let Some(pid) = recorded.command_pid {
+        explain(&recorded.saved.path, pid);
+    }
     Ok(Done::Yes)
+}
+
+/// Says what the command's time went to, on standard error: the path is all that scripts read from
+/// standard output.
+fn explain(trace: &Path, pid: u32) {
+    match explainer(trace, &["--process".into(), pid.to_string().into()]).output() {
+        Ok(why) if !why.stdout.is_empty() => {
+            String::from_utf8_lossy(&why.stdout).trim_end().lines().for_each(note);
+        }
+        Ok(_) => note("note: nothing is known of what the command waited for"),
+        Err(error) => note(&format!("note: the command's time is not explained: {error}")),
+    }
 }
 
 /// Shows how far the recording is, on a terminal.

@@ -34,11 +34,20 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
         },
         in_progress: args.in_progress,
     };
-    let stalls = unhitch_analysis::diagnose(&analysis, &query);
+    let mut stalls = unhitch_analysis::diagnose(&analysis, &query);
+    if let Some(pid) = args.process {
+        let life = unhitch_analysis::command(&analysis, pid);
+        let life = life.with_context(|| format!("nothing was recorded about process {pid}"))?;
+        stalls.retain(|stall| stall.candidate != life.candidate);
+        stalls.insert(0, life);
+    }
     if args.json {
         let file = path.display().to_string();
         print_json(&Why::new(&analysis, &file, &stalls, args.top.unwrap_or(MAX_STALLS_JSON)))?;
     } else {
+        if let Some(life) = stalls.first().filter(|_| args.process.is_some()) {
+            print(&format!("{}\n", answer::took(&analysis, life)))?;
+        }
         print(&answer::text_for(&analysis, &query, &stalls, args.top.unwrap_or(MAX_STALLS_TEXT)))?;
     }
     if let (Some(path), Some(stall)) = (&args.svg, stalls.first()) {
@@ -47,17 +56,20 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     Ok(if stalls.is_empty() { Done::NoStall } else { Done::Yes })
 }
 
-/// Explains a trace that was just recorded, in a process of its own: this one has the rights to
-/// record, and a trace has names and paths from strangers. `options` are those of `unhitch why`.
+/// The process that explains a trace that was just recorded: this one has the rights to record, and
+/// a trace has names and paths from strangers. `options` are those of `unhitch why`.
+#[cfg(target_os = "linux")]
+pub fn explainer(trace: &Path, options: &[OsString]) -> Command {
+    // The kernel's link leads to the running program, whatever is at its path by now.
+    let mut why = Command::new("/proc/self/exe");
+    why.arg0("unhitch").arg("why").args(options).arg("--").arg(trace);
+    why
+}
+
+/// Explains a trace that was just recorded.
 #[cfg(target_os = "linux")]
 pub fn explain(trace: &Path, options: &[OsString]) -> anyhow::Result<Done> {
-    // The kernel's link leads to the running program, whatever is at its path by now.
-    let status = Command::new("/proc/self/exe")
-        .arg0("unhitch")
-        .arg("why")
-        .args(options)
-        .arg("--")
-        .arg(trace)
+    let status = explainer(trace, options)
         .status()
         .context("cannot start the process that explains the trace")?;
     match status.code() {

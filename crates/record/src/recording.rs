@@ -43,6 +43,8 @@ pub struct Recorded {
     pub saved: Saved,
     /// The exit status of the command, if there was one and it has exited.
     pub status: Option<ExitStatus>,
+    /// The process id of the command, if there was one.
+    pub command_pid: Option<u32>,
 }
 
 /// How far a recording is.
@@ -81,15 +83,15 @@ pub fn record(
 ) -> Result<Recorded, Error> {
     let recorder = start(options, namer)?;
     let mut stream = Stream::create(&recorder, target, &fallback_folders())?;
-    let exit = match until {
+    let (pid, exit) = match until {
         Until::Command(command) => match run(command) {
-            Ok(exit) => Some(exit),
+            Ok((pid, exit)) => (Some(pid), Some(exit)),
             Err(error) => {
                 stream.discard();
                 return Err(error);
             }
         },
-        _ => None,
+        _ => (None, None),
     };
     let (ended, status) = write_until(&mut stream, until, exit.as_ref(), options, report, stop)?;
     let (mut saved, is_finished) = stream.finish(recorder, extras, ended);
@@ -100,7 +102,7 @@ pub fn record(
     if is_finished {
         saved.name(namer, if is_ended { &never } else { stop });
     }
-    Ok(Recorded { saved, status })
+    Ok(Recorded { saved, status, command_pid: pid })
 }
 
 /// Starts recording. Meanwhile prepares the namer, so that the end need not wait for it. That is
@@ -200,8 +202,8 @@ fn name_of(until: &Until) -> String {
     name.map_or(String::new(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Starts the command. If recording ends first, it goes on.
-fn run(command: &[OsString]) -> Result<Exit, Error> {
+/// Starts the command; returns its process id, too. If recording ends first, it goes on.
+fn run(command: &[OsString]) -> Result<(u32, Exit), Error> {
     let failed = |source| Error::Command {
         command: command.first().map_or(String::new(), |name| name.to_string_lossy().into_owned()),
         source,
@@ -209,9 +211,10 @@ fn run(command: &[OsString]) -> Result<Exit, Error> {
     let (program, arguments) =
         command.split_first().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
     let mut child = Command::new(program).args(arguments).spawn().map_err(failed)?;
+    let pid = child.id();
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(child.wait()));
-    Ok(receiver)
+    Ok((pid, receiver))
 }
 
 #[cfg(test)]

@@ -149,8 +149,9 @@ pub fn clauses(analysis: &Analysis<'_>, stall: &Stall) -> Vec<Clause> {
         list.push(Clause::new(ClauseKind::Story, first));
     }
     list.extend(finding.sentences.iter().map(|sentence| clause(ClauseKind::Story, sentence)));
-    if stall.victims.len() > 1 && stall.candidate.machine.is_none() {
-        list.push(other_victims(analysis, stall));
+    list.extend(waiters(analysis, stall));
+    if stall.candidate.machine.is_none() {
+        list.extend(other_victims(analysis, stall));
     }
     list.push(clause(ClauseKind::Cause, &finding.cause));
     list.extend(machine_line(analysis, window));
@@ -222,31 +223,57 @@ fn input(analysis: &Analysis<'_>, window: Window) -> Option<Clause> {
 }
 
 /// Who else suffered.
-fn other_victims(analysis: &Analysis<'_>, stall: &Stall) -> Clause {
-    let window = stall.explanation.window;
-    let is_other = |victim: &ThreadId| *victim != stall.candidate.victim;
+fn other_victims(analysis: &Analysis<'_>, stall: &Stall) -> Option<Clause> {
+    let is_other = |victim: &ThreadId| {
+        *victim != stall.candidate.victim
+            && !stall.waiters.iter().any(|waiter| waiter.thread == *victim)
+    };
     let others: Vec<ThreadId> = stall.victims.iter().copied().filter(is_other).collect();
+    if others.is_empty() {
+        return None;
+    }
     let when = match stall.throttling {
         Some(_) => "at or near that time",
         None => "at the same time",
     };
-    let name = |other: &ThreadId| {
-        let name = units::thread(analysis.trace, *other, window.end);
-        let reference = Reference { thread: Some(*other), window, event: None };
-        Span::new(name, Subject::Thread(*other)).seen_at(reference)
+    let sentence = sentence!(
+        "{} suffered from the same cause {}: {}.",
+        plural(others.len() as u64, "other thread"),
+        when,
+        listed(analysis, stall, &others)
+    );
+    Some(Clause::new(ClauseKind::Story, sentence))
+}
+
+/// Who waited for the stall's victims.
+fn waiters(analysis: &Analysis<'_>, stall: &Stall) -> Option<Clause> {
+    let longest = stall.waiters.iter().map(|waiter| waiter.waited_ns).max()?;
+    let threads: Vec<ThreadId> = stall.waiters.iter().map(|waiter| waiter.thread).collect();
+    let each = if threads.len() > 1 { "up to " } else { "" };
+    let sentence = sentence!(
+        "{} waited for this, {}{}: {}.",
+        plural(threads.len() as u64, "thread"),
+        each,
+        duration(longest),
+        listed(analysis, stall, &threads)
+    );
+    Some(Clause::new(ClauseKind::Story, sentence))
+}
+
+/// The first of some threads by name, and how many more there are.
+fn listed(analysis: &Analysis<'_>, stall: &Stall, threads: &[ThreadId]) -> Sentence {
+    let window = stall.explanation.window;
+    let name = |thread: &ThreadId| {
+        let name = units::thread(analysis.trace, *thread, window.end);
+        let reference = Reference { thread: Some(*thread), window, event: None };
+        Span::new(name, Subject::Thread(*thread)).seen_at(reference)
     };
-    let more = match others.len().saturating_sub(MAX_VICTIMS) as u64 {
+    let more = match threads.len().saturating_sub(MAX_VICTIMS) as u64 {
         0 => Sentence::default(),
         more => sentence!(" and {} more", count(more)),
     };
-    let sentence = sentence!(
-        "{} suffered from the same cause {}: {}{}.",
-        plural(others.len() as u64, "other thread"),
-        when,
-        Sentence::join(others.iter().take(MAX_VICTIMS).map(name), ", "),
-        more
-    );
-    Clause::new(ClauseKind::Story, sentence)
+    let names = Sentence::join(threads.iter().take(MAX_VICTIMS).map(name), ", ");
+    sentence!("{}{}", names, more)
 }
 
 /// The wait chain, victim first: whose wait, how long it accounts for, and who ended it.

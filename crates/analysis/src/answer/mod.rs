@@ -16,5 +16,5 @@ pub use clauses::{Clause, ClauseKind, TextLink, clauses};
 pub use info::Info;
 pub use json::Why;
 pub use svg::svg;
-pub use text::{nothing_found, one_line, text, text_for};
+pub use text::{nothing_found, one_line, text, text_for, took};
 pub use words::headline;

@@ -4,7 +4,9 @@ use super::clauses::clauses;
 use super::words::at;
 use crate::Analysis;
 use crate::diagnose::{Query, Stall, diagnose};
+use crate::explain::{Share, What, partition};
 use crate::wording::{recording, units};
+use std::cmp::Reverse;
 use std::fmt::Write;
 use unhitch_model::{Recorded, System};
 
@@ -37,6 +39,40 @@ pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: u
         let _ = writeln!(out, "WARNING  {warning}");
     }
     out
+}
+
+/// How long a command took, with the largest parts of its time, in one line.
+pub fn took(analysis: &Analysis<'_>, life: &Stall) -> String {
+    /// Maximum parts.
+    const MAX_PARTS: usize = 3;
+    /// Smaller parts of the whole go unmentioned.
+    const MIN_PART: u64 = 20;
+    let (window, victim) = (life.explanation.window, life.candidate.victim);
+    let name = |thread| units::thread(analysis.trace, thread, window.end);
+    let words = |share: &Share| match (share.what, share.who.filter(|who| *who != victim)) {
+        (What::WaitedForCpu, _) => "waiting for a CPU".to_owned(),
+        (What::Lock | What::Ipc, Some(who)) => format!("waiting while {} ran", name(who)),
+        (what, Some(who)) => format!("{} {}", what.words(), name(who)),
+        (What::Timer, None) => "asleep by its own timer".to_owned(),
+        (What::Outside, None) => "waiting for a message".to_owned(),
+        (What::Io, None) => "waiting for a disk".to_owned(),
+        (what, None) => what.words().to_owned(),
+    };
+    let mut parts: Vec<(String, u64)> = Vec::new();
+    for share in partition(analysis, &life.explanation) {
+        let words = words(&share);
+        match parts.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, ns)) => *ns += share.ns,
+            None => parts.push((words, share.ns)),
+        }
+    }
+    parts.retain(|(_, ns)| ns.saturating_mul(MIN_PART) >= window.duration_ns());
+    parts.sort_by_key(|(_, ns)| Reverse(*ns));
+    let part = |(words, ns): &(String, u64)| format!("{} {words}", units::duration(*ns));
+    let parts: Vec<String> = parts.iter().take(MAX_PARTS).map(part).collect();
+    let colon = if parts.is_empty() { "" } else { ": " };
+    let length = units::duration(window.duration_ns());
+    format!("{} took {length}{colon}{}", name(victim), parts.join(", "))
 }
 
 /// One stall with its evidence.

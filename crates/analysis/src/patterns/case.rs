@@ -41,7 +41,7 @@ impl Case<'_> {
         ns > 0 && ns.saturating_mul(2) >= self.duration_ns()
     }
 
-    fn pieces(
+    pub(super) fn pieces(
         &self,
         select: impl Fn(&Piece, Option<&Hop>) -> bool,
     ) -> impl Iterator<Item = &Piece> {

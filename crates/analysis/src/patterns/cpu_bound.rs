@@ -1,38 +1,55 @@
-//! Computation: the victim itself was on a CPU most of the time, or the thread whose message it
-//! waited for was.
+//! Computation: the victim itself worked most of the time, or the thread, or else the process, whose
+//! message it waited for did. To work is to be on a CPU or to want one: a busy machine lets nobody
+//! compute without a break.
 
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, Hop, Piece};
-use crate::wording::sentence::sentence;
+use crate::wording::sentence::{Sentence, sentence};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use unhitch_model::{ProcessId, ThreadId};
+
+/// Whoever ran for less than this part of its work had no CPU rather than much to compute.
+const MIN_RAN_PART: u64 = 8;
+
+/// Who worked, and how long.
+struct Work {
+    /// The thread, or the one of the process that worked longest.
+    who: ThreadId,
+    /// Time on a CPU, nanoseconds.
+    ran: u64,
+    /// Time in which it wanted a CPU, nanoseconds.
+    wanted_cpu: u64,
+    /// The time is that of all its process's threads.
+    is_process: bool,
+}
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
-    // Computing under a lock is another pattern.
-    let computed = |piece: &Piece, hop: Option<&Hop>| {
-        piece.cause == Cause::Ran && hop.is_none_or(|hop| hop.class != WaitClass::Lock)
-    };
-    let (who, ran) = case.most_of(computed)?;
-    if !case.is_most(ran) {
-        return None;
-    }
+    let Work { who, ran, wanted_cpu, is_process } = work(case)?;
     let own = who == case.candidate.victim;
-    let windows = case.windows_of(|piece, hop| piece.thread == who && computed(piece, hop));
+    let windows = case.windows_of(|piece, hop| {
+        piece.thread == who && piece.cause == Cause::Ran && is_work(piece, hop)
+    });
     let computing = case.computing(who, &windows);
     let mut sentences = Vec::new();
     match case.waited_in().filter(|_| !own) {
         Some(waited) => {
             sentences.push(waited);
             sentences.push(sentence!(
-                "{}, whose reply it waited for, was on a CPU for {}.",
+                "{}, whose reply it waited for, {} on a CPU for {}{}.",
                 case.name(who),
-                case.part(ran)
+                if is_process { "and other threads of its process were" } else { "was" },
+                case.part(ran),
+                without_cpu(case, wanted_cpu)
             ));
         }
         None => sentences.push(sentence!(
-            "Nobody kept it waiting: it was on a CPU for {} ({}).",
+            "Nobody kept it waiting: it was on a CPU for {} ({}){}.",
             case.part(ran),
-            case.percent(ran)
+            case.percent(ran),
+            without_cpu(case, wanted_cpu)
         )),
     }
     sentences.push(computing.sentence);
@@ -62,4 +79,48 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         finding.advice = "Move the computation off the event loop, or split it up.".to_owned();
     }
     Some(finding)
+}
+
+fn is_work(piece: &Piece, hop: Option<&Hop>) -> bool {
+    // Computing under a lock is another pattern.
+    matches!(piece.cause, Cause::Ran | Cause::WaitedForCpu)
+        && hop.is_none_or(|hop| hop.class != WaitClass::Lock)
+}
+
+/// The thread that worked for half of the stall; else the process whose threads did.
+fn work(case: &Case<'_>) -> Option<Work> {
+    let process = |thread: ThreadId| case.analysis.trace.threads.get(thread).process;
+    let of = |select: &dyn Fn(ThreadId) -> bool| {
+        let of = |cause: Cause| {
+            case.ns_of(|piece, hop| {
+                piece.cause == cause && is_work(piece, hop) && select(piece.thread)
+            })
+        };
+        let (ran, wanted_cpu) = (of(Cause::Ran), of(Cause::WaitedForCpu));
+        let computed = ran.saturating_mul(MIN_RAN_PART) >= ran + wanted_cpu;
+        (computed && case.is_most(ran + wanted_cpu)).then_some((ran, wanted_cpu))
+    };
+    let (who, _) = case.most_of(is_work)?;
+    if let Some((ran, wanted_cpu)) = of(&|thread| thread == who) {
+        return Some(Work { who, ran, wanted_cpu, is_process: false });
+    }
+    let mut sums: FxHashMap<ProcessId, u64> = FxHashMap::default();
+    for piece in case.pieces(is_work) {
+        *sums.entry(process(piece.thread)).or_default() += piece.window.duration_ns();
+    }
+    let (most, _) = sums.into_iter().max_by_key(|&(process, ns)| (ns, Reverse(process)))?;
+    let (ran, wanted_cpu) = of(&|thread| process(thread) == most)?;
+    let (who, _) =
+        case.most_of(|piece, hop| is_work(piece, hop) && process(piece.thread) == most)?;
+    (who != case.candidate.victim).then_some(Work { who, ran, wanted_cpu, is_process: true })
+}
+
+/// How long it wanted a CPU, where that is much.
+fn without_cpu(case: &Case<'_>, wanted_cpu: u64) -> Sentence {
+    /// Shorter waits for a CPU than this part of the stall are not worth a word.
+    const MIN_PART: u64 = 10;
+    match wanted_cpu.saturating_mul(MIN_PART) >= case.duration_ns() {
+        true => sentence!(", and ready to run without a CPU for {}", case.part(wanted_cpu)),
+        false => Sentence::default(),
+    }
 }

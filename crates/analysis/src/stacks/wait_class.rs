@@ -82,6 +82,11 @@ impl WaitClass {
         matches!(self, Self::Lock | Self::BlockIo | Self::FileSystem | Self::Memory | Self::Stopped)
     }
 
+    /// True for waits for work, for an event, or for a time: those that a program chooses.
+    pub(crate) const fn is_chosen(self) -> bool {
+        matches!(self, Self::Idle | Self::KernelIdle | Self::Timer)
+    }
+
     /// The name in rules, JSON and tables.
     pub const fn name(self) -> &'static str {
         match self {

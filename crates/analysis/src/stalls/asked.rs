@@ -1,25 +1,16 @@
 //! The most unusual time of a thread that somebody asks about, where it has no stall: asked, there
 //! is always an answer.
 //!
-//! A thread's own habit is the measure: the cycles from one wait at a place to the next at the same
-//! place. Without one, the longest wait that nobody chooses is taken; a thread that did nothing but
-//! wait for work gets its longest such wait, and the answer says so.
+//! A thread's own [rhythm](super::rhythm) is the measure. Without a break in it, the longest wait
+//! that nobody chooses is taken; a thread that did nothing but wait for work gets its longest such
+//! wait, and the answer says so.
 
+use super::rhythm::{self, Break, MAX_BREAKS, breaks};
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::operations;
-use crate::{Analysis, Operation, State, WaitClass};
-use rustc_hash::FxHashMap;
+use crate::{Analysis, Operation, State};
 use std::cmp::Reverse;
 use unhitch_model::{ThreadId, Window};
-
-/// Minimum cycles that make a habit.
-const MIN_CYCLES: usize = 8;
-/// A cycle breaks the habit when it is this many times as long as nine in ten of them.
-const BREAK_FACTOR: u64 = 8;
-/// Minimum length of a break, nanoseconds.
-const MIN_BREAK_NS: u64 = 100_000_000;
-/// Maximum breaks that are explained, the longest first.
-const MAX_BREAKS: usize = 8;
 
 /// The most unusual time of `thread` inside `window`, longest first; nothing only where nothing
 /// of it was recorded there.
@@ -40,16 +31,15 @@ pub(crate) fn unusual(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
         event_loop: false,
         machine: None,
     };
-    let mut breaks = breaks(&operations);
-    breaks.retain(|(cycle, operation)| {
-        cycle.overlaps(window) && !is_mostly_chosen(*cycle, operation)
-    });
+    let sleeps = rhythm::sleeps(analysis, &segments);
+    let mut breaks = breaks(&sleeps);
+    breaks.retain(|found| found.cycle.overlaps(window) && !is_mostly_chosen(analysis, found));
     if !breaks.is_empty() {
-        breaks.sort_by_key(|(cycle, _)| (Reverse(cycle.intersect(window).duration_ns()), *cycle));
+        breaks.sort_by_key(|found| {
+            (Reverse(found.cycle.intersect(window).duration_ns()), found.cycle)
+        });
         let longest = breaks.iter().take(MAX_BREAKS);
-        return longest
-            .map(|(cycle, operation)| candidate(StallKind::Rhythm, *cycle, Some(operation)))
-            .collect();
+        return longest.map(|found| candidate(StallKind::Rhythm, found.cycle, None)).collect();
     }
     let waits = || operations.iter().filter(|operation| operation.window.overlaps(window));
     let longest = |chosen: bool| {
@@ -87,35 +77,13 @@ pub(crate) fn unusual(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
     vec![best.unwrap_or_else(|| candidate(StallKind::Longest, window, None))]
 }
 
-/// The cycles at one place that are far longer than nine in ten of them, each with the wait that it
-/// begins with.
-fn breaks(operations: &[Operation]) -> Vec<(Window, &Operation)> {
-    let mut places: FxHashMap<u64, Vec<&Operation>> = FxHashMap::default();
-    for operation in operations.iter().filter(|operation| operation.signature != 0) {
-        places.entry(operation.signature).or_default().push(operation);
-    }
-    let mut breaks = Vec::new();
-    for waits in places.into_values().filter(|waits| waits.len() > MIN_CYCLES) {
-        let cycles: Vec<(Window, &Operation)> = waits
-            .windows(2)
-            .map(|pair| (Window::new(pair[0].window.start, pair[1].window.start), pair[0]))
-            .collect();
-        let mut lengths: Vec<u64> = cycles.iter().map(|(cycle, _)| cycle.duration_ns()).collect();
-        lengths.sort_unstable();
-        let usual_ns = lengths[lengths.len() * 9 / 10 - 1];
-        let limit_ns = usual_ns.saturating_mul(BREAK_FACTOR).max(MIN_BREAK_NS);
-        breaks.extend(cycles.into_iter().filter(|(cycle, _)| cycle.duration_ns() >= limit_ns));
-    }
-    breaks
+/// True for a cycle most of which is a sleep that the program chose.
+fn is_mostly_chosen(analysis: &Analysis<'_>, found: &Break<'_>) -> bool {
+    let slept = found.first.segment.window.intersect(found.cycle).duration_ns();
+    rhythm::is_chosen(analysis, found.first.segment) && slept * 2 >= found.cycle.duration_ns()
 }
 
-/// True for a wait for work, for an event, or for a time: one that a program chooses.
+/// True for a wait that its thread chose.
 pub(super) fn is_chosen(operation: &Operation) -> bool {
-    operation.pump
-        || matches!(operation.class, WaitClass::Idle | WaitClass::KernelIdle | WaitClass::Timer)
-}
-
-/// True for a cycle most of which is a wait that the program chose.
-fn is_mostly_chosen(cycle: Window, first: &Operation) -> bool {
-    is_chosen(first) && first.window.intersect(cycle).duration_ns() * 2 >= cycle.duration_ns()
+    operation.pump || operation.class.is_chosen()
 }

@@ -1,12 +1,21 @@
 //! Threads that wanted a CPU and did not get one.
 
+use super::busy::is_batch;
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::throttling;
 use crate::{Analysis, Segment, State};
 use unhitch_model::{Policy, Window};
 
+/// Minimum time without a CPU, nanoseconds.
 const THRESHOLD_NS: u64 = 50_000_000;
+/// The same where others had the CPU and nobody sits before the thread, as before an event loop.
+const UNSEEN_THRESHOLD_NS: u64 = 100_000_000;
+/// The same for a thread or a process that computes all the time, which is late by what others have
+/// of the CPU and not by one wait, and for the kernel's housekeeping.
+const BATCH_THRESHOLD_NS: u64 = 500_000_000;
+/// Time around a wait in which its thread is seen to compute, or not, nanoseconds.
+const AROUND_NS: u64 = 1_000_000_000;
 /// Minimum nice value of a thread that has asked to come last.
 const NICE_ENOUGH: i8 = 15;
 /// Minimum wait for a CPU, nanoseconds: shorter ones are normal, and no part of a throttling.
@@ -33,9 +42,49 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
         machine: None,
     };
     let throttled = throttled(analysis, view, &waits(MIN_PIECE_NS).collect::<Vec<_>>());
-    let single =
-        waits(THRESHOLD_NS).filter(|wait| !throttled.iter().any(|joined| joined.overlaps(*wait)));
+    // Fair shares of a busy CPU are no starvation.
+    let is_share = |wait: &Window| {
+        let is_patient = || {
+            computes(view, *wait)
+                || is_batch(analysis, view.thread)
+                || view.is_kernel_thread(analysis)
+        };
+        let ns = wait.duration_ns();
+        !view.event_loop
+            && (ns < UNSEEN_THRESHOLD_NS || ns < BATCH_THRESHOLD_NS && is_patient())
+            && had_others(analysis, view, *wait)
+    };
+    let single = waits(THRESHOLD_NS)
+        .filter(|wait| !throttled.iter().any(|joined| joined.overlaps(*wait)))
+        .filter(|wait| !is_share(wait));
     found.extend(single.chain(throttled.iter().copied()).map(candidate));
+}
+
+/// True if the thread ran, or wanted to, for most of the time around `wait`: nobody waits for its
+/// reaction.
+fn computes(view: &ThreadView<'_>, wait: Window) -> bool {
+    let around = Window::new(wait.start.minus(AROUND_NS), wait.end.plus(AROUND_NS));
+    let from = view.segments.partition_point(|segment| segment.window.end <= around.start);
+    let inside = view.segments.get(from..).unwrap_or(&[]).iter();
+    let (mut slept_ns, mut other_ns) = (0u64, 0u64);
+    for segment in inside.take_while(|segment| segment.window.start < around.end) {
+        let ns = segment.window.intersect(around).duration_ns();
+        match segment.state {
+            State::Sleeping(_) => slept_ns += ns,
+            State::Ran | State::Runnable { .. } => other_ns += ns,
+            State::Unknown => {}
+        }
+    }
+    slept_ns < other_ns.saturating_sub(wait.duration_ns())
+}
+
+/// True if other threads had the CPU that the thread waited for, for most of the wait.
+fn had_others(analysis: &Analysis<'_>, view: &ThreadView<'_>, wait: Window) -> bool {
+    let segment = view.segments.iter().find(|segment| segment.window == wait);
+    let Some(cpu) = segment.and_then(|segment| analysis.cpu_of(segment)) else { return false };
+    let runs = analysis.cpus.occupancy(analysis.trace, cpu, wait);
+    let others = runs.filter(|run| run.thread.is_some_and(|thread| !thread.is_idle()));
+    others.map(|run| run.window.duration_ns()).sum::<u64>() * 2 >= wait.duration_ns()
 }
 
 /// Stretches in which a quota kept the thread from CPUs period after period: of a quota of 10 %, 90

@@ -6,11 +6,17 @@
 //! [`FINDERS`].
 
 pub(crate) mod asked;
+mod busy;
+pub(crate) mod command;
 mod cpu_starvation;
 mod event_loop;
+pub(crate) mod excuse;
+mod family;
 pub(crate) mod in_progress;
 mod lock_starvation;
 pub(crate) mod machine;
+pub(crate) mod never_victims;
+mod rhythm;
 mod thread_view;
 pub(crate) mod ui_delay;
 pub(crate) mod unwanted_wait;
@@ -24,10 +30,15 @@ use unhitch_model::ThreadId;
 /// Finds the candidates of one kind in one thread's time.
 pub type Finder = fn(&Analysis<'_>, &ThreadView<'_>, &mut Vec<Candidate>);
 
-/// The registry of finders that look at one thread; [`machine`] looks at what they found,
-/// [`ui_delay`] at what Windows reported.
-pub const FINDERS: &[Finder] =
-    &[lock_starvation::find, event_loop::find, unwanted_wait::find, cpu_starvation::find];
+/// The registry of finders that look at one thread; [`command`] looks at processes, [`machine`] at
+/// what they all found, [`ui_delay`] at what Windows reported.
+pub const FINDERS: &[Finder] = &[
+    lock_starvation::find,
+    event_loop::find,
+    unwanted_wait::find,
+    cpu_starvation::find,
+    rhythm::find,
+];
 
 /// The candidates of one thread.
 pub(crate) fn candidates_of(analysis: &Analysis<'_>, thread: ThreadId) -> Vec<Candidate> {

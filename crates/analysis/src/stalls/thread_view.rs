@@ -1,6 +1,6 @@
 //! A thread's time, as every detector sees it.
 
-use crate::{Operation, Segment};
+use crate::{Analysis, Operation, Segment, WaitClass};
 use unhitch_model::ThreadId;
 
 /// A thread's time, as every finder sees it.
@@ -13,4 +13,15 @@ pub struct ThreadView<'a> {
     pub operations: &'a [Operation],
     /// True when it is an event loop.
     pub event_loop: bool,
+}
+
+impl ThreadView<'_> {
+    /// True for a kernel thread. It has no work of its own: whom it kept waiting is the victim.
+    pub(super) fn is_kernel_thread(&self, analysis: &Analysis<'_>) -> bool {
+        let rests = |operation: &Operation| {
+            operation.class == WaitClass::KernelIdle
+                || analysis.stacks.is_kernel_thread(operation.stack)
+        };
+        self.operations.iter().any(rests)
+    }
 }

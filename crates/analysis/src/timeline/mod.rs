@@ -9,6 +9,7 @@ mod builder;
 pub(crate) mod cpus;
 mod cycle;
 mod losses;
+pub(crate) mod process_times;
 pub(crate) mod repair;
 mod segment;
 

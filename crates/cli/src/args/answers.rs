@@ -23,6 +23,9 @@ pub struct WhyArgs {
     /// explain all of its time in that span
     #[arg(long, value_name = "NAME|PID|TID")]
     pub victim: Option<String>,
+    /// Explain first the whole life of this process, whether it is a stall or not
+    #[arg(long, value_name = "PID", conflicts_with_all = ["victim", "from", "to"])]
+    pub process: Option<u32>,
     #[command(flatten)]
     pub window: WindowArgs,
     /// How many stalls to explain in full [default: 1; with --json: 10]

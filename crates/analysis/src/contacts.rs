@@ -1,0 +1,47 @@
+//! Who ever woke whom: a client and its server wake each other, a worker never wakes whoever writes
+//! into its pipe.
+
+use crate::stacks::StackClasses;
+use rustc_hash::FxHashSet;
+use unhitch_model::{ThreadId, Trace};
+
+/// Pairs that are remembered to have been seen, a power of two: most wake-ups repeat one of few.
+const REMEMBERED: usize = 1 << 10;
+
+/// The pairs of which one woke the other, by threads within a process and by processes otherwise.
+/// *Why processes:* which of its threads a server lets answer may differ each time.
+#[derive(Default)]
+pub(crate) struct Contacts(FxHashSet<(ThreadId, ThreadId)>);
+
+impl Contacts {
+    /// All wake-ups of the trace that a thread issued itself. *Why on one core:* many cores wait for
+    /// it at once, and one that helped another out could come to wait for itself.
+    pub(crate) fn new(trace: &Trace, stacks: &StackClasses) -> Self {
+        let wakings = &trace.wakings;
+        let mut pairs = FxHashSet::default();
+        let mut seen = vec![None; REMEMBERED];
+        for (index, threads) in wakings.waker.iter().zip(&wakings.wakee).enumerate() {
+            let at = (threads.0.index() ^ threads.1.index().rotate_left(5)) % REMEMBERED;
+            if seen[at] != Some(threads) && stacks.is_by_task(trace, index) {
+                pairs.insert(parties(trace, *threads.0, *threads.1));
+                seen[at] = Some(threads);
+            }
+        }
+        Self(pairs)
+    }
+
+    /// True if each of the two woke the other.
+    pub(crate) fn are_mutual(&self, trace: &Trace, one: ThreadId, other: ThreadId) -> bool {
+        let (one, other) = parties(trace, one, other);
+        self.0.contains(&(one, other)) && self.0.contains(&(other, one))
+    }
+}
+
+/// The two threads if they are of one process, else the first threads of their processes.
+fn parties(trace: &Trace, one: ThreadId, other: ThreadId) -> (ThreadId, ThreadId) {
+    let threads = &trace.threads;
+    match threads.get(one).process == threads.get(other).process {
+        true => (one, other),
+        false => (threads.process_of(one).leader, threads.process_of(other).leader),
+    }
+}

@@ -1,0 +1,114 @@
+//! Views of one hang become one stall: its victims', and the culprit's own.
+
+use super::stall::Stall;
+use crate::{Analysis, Pattern, StallKind};
+
+/// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of
+/// several, the victims of one culprit, and the culprit's own view of what held it up.
+pub(super) fn merge(analysis: &Analysis<'_>, stalls: Vec<Stall>) -> Vec<Stall> {
+    let mut merged: Vec<Stall> = Vec::new();
+    for stall in stalls {
+        if merged.iter().any(|known| is_culprits_view(known, &stall)) {
+            continue;
+        }
+        match merged.iter_mut().find(|known| {
+            is_culprits_view(&stall, known)
+                || same_hang(known, &stall)
+                || same_cause(analysis, known, &stall)
+        }) {
+            Some(known) if is_culprits_view(&stall, known) => *known = stall,
+            Some(known) => {
+                let mut victims = [known.victims.as_slice(), &stall.victims].concat();
+                victims.sort_unstable();
+                victims.dedup();
+                if better(&stall, known) {
+                    *known = stall;
+                }
+                known.victims = victims;
+            }
+            None => merged.push(stall),
+        }
+    }
+    merged
+}
+
+/// Two views of one thread's hang: one window covers most of the other.
+fn same_hang(a: &Stall, b: &Stall) -> bool {
+    a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
+}
+
+/// Two victims of one culprit with one pattern, at the same time; of one group of threads; of one quota; or of
+/// one queue, in which each saw others last.
+fn same_cause(analysis: &Analysis<'_>, a: &Stall, b: &Stall) -> bool {
+    let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
+    let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
+    let group = a.finding.group_name.is_some() && a.finding.group_name == b.finding.group_name;
+    let culprit = a_by.is_some() && (a_by == b_by || group || queue);
+    a.finding.pattern == b.finding.pattern
+        && ((culprit || same_stopped(analysis, a, b)) && share(a, b) >= 0.5
+            || same_throttling(a, b))
+}
+
+/// One process was stopped in both: its threads are stopped together, and may keep others waiting.
+fn same_stopped(analysis: &Analysis<'_>, a: &Stall, b: &Stall) -> bool {
+    let stopped = |stall: &Stall| {
+        let thread = stall.finding.culprit.unwrap_or(stall.candidate.victim);
+        analysis.trace.threads.get(thread).process
+    };
+    a.finding.pattern == Pattern::Stopped && stopped(a) == stopped(b)
+}
+
+/// Two victims of one quota that was used up in both: who came after the other ended suffers from
+/// the same.
+fn same_throttling(a: &Stall, b: &Stall) -> bool {
+    /// Periods of the quota between two stalls that are one, at most.
+    const MAX_PERIODS_BETWEEN: u64 = 10;
+    let (Some(quota), Some(other)) = (a.throttling, b.throttling) else { return false };
+    let (one, two) = (a.candidate.window, b.candidate.window);
+    let between = one.start.since(two.end).max(two.start.since(one.end));
+    quota.group == other.group && between <= quota.period_ns.saturating_mul(MAX_PERIODS_BETWEEN)
+}
+
+/// `view` is the same hang as its culprit experienced it: held up itself while it held up the
+/// victim of `stall`. Who took a CPU from others was not held up: what it did then is a story of
+/// its own.
+fn is_culprits_view(stall: &Stall, view: &Stall) -> bool {
+    let window = view.candidate.window;
+    let covers = || {
+        stall.candidate.window.intersect(window).duration_ns() as f64
+            >= window.duration_ns() as f64 * 0.8
+    };
+    stall.finding.pattern != Pattern::CpuStarvation
+        && stall.kept_waiting_by() == Some(view.candidate.victim)
+        && covers()
+}
+
+/// What the windows share, as a part of the shorter one.
+fn share(a: &Stall, b: &Stall) -> f64 {
+    let (a, b) = (a.candidate.window, b.candidate.window);
+    let shorter = a.duration_ns().min(b.duration_ns()).max(1);
+    a.intersect(b).duration_ns() as f64 / shorter as f64
+}
+
+/// Which of two views of one hang is reported: the one with a definite verdict, that of whom a
+/// stopped process kept waiting, that of a thread
+/// with an event loop (somebody sits before it), the whole machine's, the starved operation's, the
+/// one that the system itself reported, the longer. The whole machine may have been idle for only a
+/// part of an event loop's absence, so there the longer one counts. A break in rhythm or a command's
+/// life does not say exactly when the hang began, so it must be longer by a tenth.
+fn better(new: &Stall, old: &Stall) -> bool {
+    let rank = |stall: &Stall| {
+        let is_rough = matches!(stall.candidate.kind, StallKind::Rhythm | StallKind::Command);
+        let tenths = if is_rough { 11 } else { 10 };
+        (
+            stall.finding.pattern.is_definite(),
+            stall.finding.pattern == Pattern::Stopped && stall.kept_waiting_by().is_some(),
+            stall.candidate.event_loop,
+            stall.candidate.machine.is_some() && !stall.candidate.event_loop,
+            stall.candidate.kind == StallKind::LockStarvation,
+            stall.candidate.kind == StallKind::UiDelay,
+            stall.candidate.window.duration_ns() / tenths * 10,
+        )
+    };
+    rank(new) > rank(old)
+}

@@ -1,0 +1,23 @@
+//! Which stall is told first.
+
+use super::stall::{Query, Stall};
+use std::cmp::Reverse;
+
+/// Sorts stalls by how much they matter. *Why explained ones first:* a wait as long as the recording
+/// that nothing explains is mostly an idle thread's. *Why those next for which somebody waited:* a
+/// batch that computes hurts nobody.
+pub(super) fn worst_first(stalls: &mut [Stall], query: &Query) {
+    stalls.sort_by_key(|stall| {
+        let candidate = &stall.candidate;
+        let unexplained = !query.is_about_something() && !stall.finding.pattern.is_definite();
+        let alone = !query.is_about_something() && !stall.kept_somebody_waiting();
+        (
+            query.rank(stall),
+            unexplained,
+            alone,
+            Reverse(stall.severity()),
+            candidate.window.start,
+            candidate.victim,
+        )
+    });
+}

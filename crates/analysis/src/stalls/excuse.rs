@@ -1,0 +1,167 @@
+//! What excuses a break in a thread's rhythm: it ends in nobody's work.
+//!
+//! A worker without jobs has an irregular rhythm, too, and so has everyone who waits for a person,
+//! for another machine or for a time. A client whose server computed has no such excuse. So a break
+//! is a stall only if most of it went to something that the thread did not choose: the work of
+//! others that it had asked for, a CPU that they did not get, a disk, memory, being stopped.
+
+use super::busy::is_batch;
+use super::family::descends;
+use super::rhythm;
+use crate::explain::{Cause, Explanation, Hop, Piece, class_of};
+use crate::timeline::State;
+use crate::{Analysis, WaitClass};
+use rustc_hash::FxHashMap;
+use std::cell::OnceCell;
+use unhitch_model::{StackId, ThreadId};
+
+/// Minimum time that must have gone to others' work, nanoseconds.
+const MIN_WORK_NS: u64 = 100_000_000;
+/// Minimum waits of a thread at the place where it waits for work.
+const MIN_WAITS_FOR_WORK: usize = 8;
+/// Minimum sleeps by the clock, of half the length or more, that are a habit.
+const HABIT: usize = 3;
+/// The same of any length, at one known place.
+const HABITUAL_PLACE: usize = 8;
+
+/// True if most of `explanation` is nobody's work, or that of its victim's own program.
+pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> bool {
+    let mut habits = Habits::new(analysis);
+    let own = OwnWork::new(analysis, explanation);
+    let mut wanted: FxHashMap<u32, bool> = FxHashMap::default();
+    let counts = |piece: &&Piece| {
+        let mut is_wanted = |hop: u32| {
+            let Some((index, root)) = first_hop(explanation, hop) else { return false };
+            *wanted.entry(index).or_insert_with(|| {
+                root.class == WaitClass::Lock
+                    || habits.has_asked(root.sleeper, root.wait_stack, root.by)
+            })
+        };
+        match (piece.cause, piece.hop) {
+            (Cause::Io | Cause::Memory | Cause::Stopped, _) => true,
+            (Cause::Ran | Cause::WaitedForCpu, Some(hop)) => {
+                is_wanted(hop) && !own.excuses(piece.thread, hop, &mut habits)
+            }
+            (Cause::Timer | Cause::Timeout, Some(hop)) => {
+                let root = first_hop(explanation, hop).map(|(_, root)| root);
+                let idle = root.is_some_and(|root| root.class.is_chosen());
+                is_wanted(hop) && !habits.is_habit(piece, idle)
+            }
+            _ => false,
+        }
+    };
+    let work_ns: u64 =
+        explanation.pieces.iter().filter(counts).map(|piece| piece.window.duration_ns()).sum();
+    work_ns < MIN_WORK_NS || work_ns * 2 < explanation.window.duration_ns()
+}
+
+/// What threads of the victim's own process, and the processes that it started, computed; and
+/// whatever others did, where the victim's process computes all the time. *Why that excuses:* a
+/// compiler waits for its workers all the time, a build for its compilers, and all of them for each
+/// other's turn. It is no excuse if somebody had a lock, or if the victim has a rhythm of its own to
+/// which it returned from a wait elsewhere.
+struct OwnWork<'a, 't> {
+    analysis: &'a Analysis<'t>,
+    explanation: &'a Explanation,
+    has_rhythm: OnceCell<bool>,
+}
+
+impl<'a, 't> OwnWork<'a, 't> {
+    fn new(analysis: &'a Analysis<'t>, explanation: &'a Explanation) -> Self {
+        Self { analysis, explanation, has_rhythm: OnceCell::new() }
+    }
+
+    fn has_rhythm(&self) -> bool {
+        let (victim, window) = (self.explanation.victim, self.explanation.window);
+        *self.has_rhythm.get_or_init(|| rhythm::goes_on(self.analysis, victim, window))
+    }
+
+    /// True if the work of `worker`, which `hop` leads to, is no stall for the victim.
+    fn excuses(&self, worker: ThreadId, hop: u32, habits: &mut Habits<'_, '_>) -> bool {
+        let hops = std::iter::successors(self.explanation.hops.get(hop as usize), |hop| {
+            self.explanation.hops.get(hop.parent? as usize)
+        });
+        let has_lock = || hops.clone().any(|hop| hop.class == WaitClass::Lock);
+        let mut is_elsewhere = || {
+            first_hop(self.explanation, hop)
+                .is_some_and(|(_, root)| habits.is_rare(root.sleeper, root.wait_stack))
+        };
+        let (victim, start) = (self.explanation.victim, self.explanation.window.start);
+        let is_own = descends(self.analysis, worker, victim, start);
+        (is_own || is_batch(self.analysis, victim))
+            && !has_lock()
+            && !(is_elsewhere() && self.has_rhythm())
+    }
+}
+
+/// The victim's own wait by which `hop` is reached, with its number.
+fn first_hop(explanation: &Explanation, hop: u32) -> Option<(u32, &Hop)> {
+    let numbered = |hop: u32| Some((hop, explanation.hops.get(hop as usize)?));
+    std::iter::successors(numbered(hop), |(_, hop)| numbered(hop.parent?)).last()
+}
+
+/// How often, and how long, threads slept at their places.
+pub(crate) struct Habits<'a, 't> {
+    pub(crate) analysis: &'a Analysis<'t>,
+    /// By thread, the lengths of its sleeps, nanoseconds, by signature.
+    sleeps: FxHashMap<ThreadId, FxHashMap<u64, Vec<u64>>>,
+}
+
+impl<'a, 't> Habits<'a, 't> {
+    pub(crate) fn new(analysis: &'a Analysis<'t>) -> Self {
+        Self { analysis, sleeps: FxHashMap::default() }
+    }
+
+    /// True if `sleeper`, asleep on `wait_stack`, wanted something from `by`, who ended its wait: it
+    /// had asked, as the two wake each other; or it waited where it hardly ever does, so that it is
+    /// no wait for work.
+    pub(crate) fn has_asked(
+        &mut self,
+        sleeper: ThreadId,
+        wait_stack: StackId,
+        by: ThreadId,
+    ) -> bool {
+        let analysis = self.analysis;
+        let contacts = analysis.contacts();
+        contacts.are_mutual(analysis.trace, sleeper, by) || self.is_rare(sleeper, wait_stack)
+    }
+
+    /// True for a wait with a stack on which its thread seldom waits.
+    fn is_rare(&mut self, sleeper: ThreadId, wait_stack: StackId) -> bool {
+        let signature = self.analysis.stacks.signature(wait_stack);
+        signature != 0 && self.sleeps_at(sleeper, signature).len() < MIN_WAITS_FOR_WORK
+    }
+
+    /// True if a sleep by the clock is one of many, and so no answer to anybody. For a thread that was
+    /// `idle`, as servers are until a client asks, it is enough that its client often rests there.
+    fn is_habit(&mut self, piece: &Piece, idle: bool) -> bool {
+        let analysis = self.analysis;
+        let signature = analysis.stacks.signature(piece.segment.wait_stack(analysis.trace));
+        let slept_ns = piece.window.duration_ns();
+        let as_long = |ns: &&u64| ns.saturating_mul(2) >= slept_ns;
+        let sleeps = self.sleeps_at(piece.thread, signature);
+        class_of(analysis, &piece.segment) == WaitClass::KernelIdle
+            || idle && signature != 0 && sleeps.len() >= HABITUAL_PLACE
+            || sleeps.iter().filter(as_long).count() >= HABIT
+    }
+
+    /// The lengths of the sleeps of `thread` with this signature; 0 stands for those without a
+    /// stack.
+    fn sleeps_at(&mut self, thread: ThreadId, signature: u64) -> &[u64] {
+        let analysis = self.analysis;
+        let sleeps = self.sleeps.entry(thread).or_insert_with(|| sleeps_of(analysis, thread));
+        sleeps.get(&signature).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn sleeps_of(analysis: &Analysis<'_>, thread: ThreadId) -> FxHashMap<u64, Vec<u64>> {
+    let mut sleeps: FxHashMap<u64, Vec<u64>> = FxHashMap::default();
+    let whole = analysis.timeline.window();
+    analysis.timeline.each_segment(analysis.trace, thread, whole, &mut |segment| {
+        if matches!(segment.state, State::Sleeping(_)) {
+            let signature = analysis.stacks.signature(segment.wait_stack(analysis.trace));
+            sleeps.entry(signature).or_default().push(segment.window.duration_ns());
+        }
+    });
+    sleeps
+}

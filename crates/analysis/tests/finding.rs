@@ -1,0 +1,415 @@
+//! Hangs that nobody asked about: found by a break in rhythm, as a command's life, or from the
+//! culprit's side; and what is no hang although it looks like one.
+
+mod scene;
+
+use TaskState::{Dead, Runnable, Sleeping};
+use scene::Scene;
+use unhitch_analysis::patterns::Pattern;
+use unhitch_analysis::{Analysis, Query, Rules, Stall, StallKind, answer, diagnose};
+use unhitch_model::*;
+
+const MS: u64 = 1_000;
+const IDLE: ThreadId = ThreadId::IDLE;
+/// Where clients wait for a reply.
+const REPLY: [&[&str]; 6] = [
+    &["main", "query", "recv", "|", "unix_stream_data_wait", "schedule"],
+    &["main", "query", "recv", "|", "sk_wait_data", "wait_woken"],
+    &["main", "query", "epoll_wait", "|", "do_epoll_wait", "schedule"],
+    &["main", "query", "pthread_cond_wait", "|", "do_futex", "futex_wait", "schedule"],
+    &["main", "query", "read", "|", "pipe_read", "schedule"],
+    &["main", "query", "sem_wait", "|", "do_futex", "futex_wait", "schedule"],
+];
+
+/// A client that asks its server something every 20 ms, and sleeps in between.
+struct Dialogue {
+    scene: Scene,
+    client: ThreadId,
+    server: ThreadId,
+    wait: StackId,
+    pump: StackId,
+    sleep: StackId,
+    timer: StackId,
+    send: StackId,
+    answer: StackId,
+    busy: StackId,
+    at: u64,
+}
+
+impl Dialogue {
+    fn new(wait: &[&str]) -> Self {
+        let mut scene = Scene::default();
+        let (client, server) = (scene.thread(100, 100, "client"), scene.thread(200, 200, "server"));
+        let kernel = |scene: &mut Scene, names: &[&str]| scene.stack(names);
+        Self {
+            client,
+            server,
+            wait: if wait.is_empty() { StackId::EMPTY } else { kernel(&mut scene, wait) },
+            pump: kernel(
+                &mut scene,
+                &["main", "serve", "epoll_wait", "|", "do_epoll_wait", "schedule"],
+            ),
+            sleep: kernel(&mut scene, &["main", "rest", "|", "do_nanosleep", "schedule"]),
+            timer: kernel(&mut scene, &["|", "hrtimer_wakeup", "try_to_wake_up"]),
+            send: kernel(
+                &mut scene,
+                &["main", "query", "|", "unix_stream_sendmsg", "try_to_wake_up"],
+            ),
+            answer: kernel(
+                &mut scene,
+                &["main", "reply", "|", "unix_stream_sendmsg", "try_to_wake_up"],
+            ),
+            busy: kernel(&mut scene, &["main", "sort_rows"]),
+            at: 10 * MS,
+            scene,
+        }
+    }
+
+    /// The client asks, gets its answer after `serve_us`, and sleeps for `rest_us`.
+    fn ask(&mut self, serve_us: u64, rest_us: u64) {
+        let (at, replied) = (self.at, self.at + 20 + serve_us);
+        let (client, server) = (self.client, self.server);
+        let scene = &mut self.scene;
+        scene.wake(at, 0, client, server, WakeFlags::default(), self.send);
+        scene.switch(at + 10, 0, client, Sleeping, IDLE, self.wait);
+        scene.switch(at + 20, 1, IDLE, Runnable, server, StackId::EMPTY);
+        for sample in (at + 20..replied).step_by(5_000).skip(1) {
+            scene.sample(sample, 1, server, self.busy);
+        }
+        scene.wake(replied, 1, server, client, WakeFlags::default(), self.answer);
+        scene.switch(replied + 10, 1, server, Sleeping, IDLE, self.pump);
+        scene.switch(replied + 15, 0, IDLE, Runnable, client, StackId::EMPTY);
+        self.rest(replied + 50, rest_us);
+    }
+
+    /// The client sleeps by its own timer.
+    fn rest(&mut self, at: u64, rest_us: u64) {
+        self.at = at + rest_us;
+        self.scene.switch(at, 0, self.client, Sleeping, IDLE, self.sleep);
+        self.scene.wake(self.at - 20, 0, IDLE, self.client, WakeFlags::HARDIRQ, self.timer);
+        self.scene.switch(self.at - 10, 0, IDLE, Runnable, self.client, StackId::EMPTY);
+    }
+
+    fn ask_often(&mut self, times: usize) {
+        (0..times).for_each(|_| self.ask(200, 20 * MS));
+    }
+
+    fn finish(self) -> Trace {
+        self.scene.finish(3, self.at + 10 * MS)
+    }
+}
+
+fn stalls(trace: &Trace) -> Vec<Stall> {
+    diagnose(&Analysis::new(trace, &Rules::default()), &Query::default())
+}
+
+#[test]
+fn a_client_whose_server_computed_for_once_is_found_wherever_it_waits() {
+    for wait in REPLY {
+        let mut dialogue = Dialogue::new(wait);
+        let (client, server) = (dialogue.client, dialogue.server);
+        dialogue.ask_often(20);
+        dialogue.ask(1_000 * MS, 20 * MS);
+        dialogue.ask_often(10);
+        let found = stalls(&dialogue.finish());
+        assert_eq!(found.len(), 1, "one hang, both sides joined: {wait:?}");
+        let stall = &found[0];
+        assert!(stall.victims.contains(&client), "{wait:?}");
+        assert_eq!(
+            (stall.finding.pattern, stall.finding.culprit, stall.finding.function.as_str()),
+            (Pattern::CpuBound, Some(server), "sort_rows"),
+            "{wait:?}"
+        );
+        let ms = stall.explanation.window.duration_ns() / 1_000_000;
+        assert!((1_000..1_025).contains(&ms), "{ms} ms");
+    }
+}
+
+#[test]
+fn a_break_is_found_where_only_the_long_wait_has_a_stack() {
+    let mut dialogue = Dialogue::new(&[]);
+    let reply = dialogue.scene.stack(REPLY[0]);
+    let sleep = std::mem::take(&mut dialogue.sleep);
+    dialogue.ask_often(20);
+    (dialogue.wait, dialogue.sleep) = (reply, sleep);
+    dialogue.ask(1_000 * MS, 20 * MS);
+    (dialogue.wait, dialogue.sleep) = (StackId::EMPTY, StackId::EMPTY);
+    dialogue.ask_often(10);
+    let (client, server) = (dialogue.client, dialogue.server);
+    let found = stalls(&dialogue.finish());
+    assert!(found[0].victims.contains(&client));
+    assert_eq!(found[0].finding.culprit, Some(server));
+}
+
+#[test]
+fn who_rests_for_longer_for_once_stalls_nobody() {
+    let mut dialogue = Dialogue::new(REPLY[0]);
+    dialogue.ask_often(20);
+    dialogue.ask(200, 1_000 * MS);
+    dialogue.ask_often(10);
+    assert!(stalls(&dialogue.finish()).is_empty(), "neither the client nor its idle server");
+}
+
+#[test]
+fn two_breaks_in_five_cycles_are_no_rhythm() {
+    let mut dialogue = Dialogue::new(REPLY[0]);
+    let server = dialogue.server;
+    dialogue.ask_often(3);
+    dialogue.ask(1_000 * MS, 20 * MS);
+    dialogue.ask_often(2);
+    let rhythms = |stall: &Stall| stall.candidate.kind == StallKind::Rhythm;
+    let found = stalls(&dialogue.finish());
+    assert!(!found.iter().any(rhythms));
+    assert_eq!(found[0].candidate.victim, server, "its own absence from its pump is seen");
+}
+
+/// "reader" reads from a pipe what "writer" writes every 10 ms, but for once not for 1 s, in which
+/// the writer computes. If `asks`, the reader wakes the writer each time.
+fn pipeline(asks: bool) -> Vec<Stall> {
+    let mut scene = Scene::default();
+    let (reader, writer) = (scene.thread(100, 100, "reader"), scene.thread(200, 200, "writer"));
+    let read = scene.stack(&["main", "filter", "read", "|", "pipe_read", "schedule"]);
+    let write = scene.stack(&["main", "produce", "|", "pipe_write", "try_to_wake_up"]);
+    let ask = scene.stack(&["main", "filter", "|", "pipe_write", "try_to_wake_up"]);
+    scene.switch(MS, 1, IDLE, Runnable, writer, StackId::EMPTY);
+    let mut at = 10 * MS;
+    for turn in 0..40 {
+        if asks {
+            scene.wake(at - 5, 0, reader, writer, WakeFlags::default(), ask);
+        }
+        scene.switch(at, 0, reader, Sleeping, IDLE, read);
+        at += if turn == 20 { 1_000 * MS } else { 10 * MS };
+        scene.wake(at - 100, 1, writer, reader, WakeFlags::default(), write);
+        scene.switch(at - 90, 0, IDLE, Runnable, reader, StackId::EMPTY);
+    }
+    stalls(&scene.finish(2, at + MS))
+}
+
+#[test]
+fn who_only_takes_what_comes_waits_for_work_and_who_asks_waits_for_an_answer() {
+    assert!(pipeline(false).is_empty());
+    assert_eq!(pipeline(true)[0].candidate.kind, StallKind::Rhythm);
+}
+
+/// "heartbeat" sleeps 20 ms again and again. Once it waits for 1 s until "worker" of its process,
+/// which computes, wakes it: at `place`.
+fn heartbeat(name: &str, place: &[&str], every_time: bool) -> Vec<Stall> {
+    let mut scene = Scene::default();
+    let (heart, worker) = (scene.thread(100, 101, name), scene.thread(100, 100, "worker"));
+    let sleep = scene.stack(&["main", "beat", "|", "do_nanosleep", "schedule"]);
+    let timer = scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
+    let wait = scene.stack(place);
+    let done = scene.stack(&["main", "work", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+    scene.switch(MS, 1, IDLE, Runnable, worker, StackId::EMPTY);
+    let mut at = 10 * MS;
+    for turn in 0..60 {
+        scene.switch(at, 0, heart, Sleeping, IDLE, sleep);
+        scene.wake(at + 20 * MS, 0, IDLE, heart, WakeFlags::HARDIRQ, timer);
+        scene.switch(at + 20 * MS + 10, 0, IDLE, Runnable, heart, StackId::EMPTY);
+        at += 20 * MS + 100;
+        let long = turn == 30;
+        if long || every_time {
+            let waits = if long { 1_000 * MS } else { 100 };
+            scene.switch(at, 0, heart, Sleeping, IDLE, wait);
+            scene.wake(at + waits, 1, worker, heart, WakeFlags::default(), done);
+            scene.switch(at + waits + 10, 0, IDLE, Runnable, heart, StackId::EMPTY);
+            at += waits + 100;
+        }
+    }
+    scene.switch(at, 1, worker, Sleeping, IDLE, sleep);
+    stalls(&scene.finish(2, at + MS))
+}
+
+#[test]
+fn a_programs_own_threads_stall_each_other_only_beside_their_usual_waits() {
+    let place = ["main", "beat", "get", "|", "do_futex", "futex_wait", "schedule"];
+    assert_eq!(heartbeat("heartbeat", &place, false)[0].candidate.kind, StallKind::Rhythm);
+    assert!(heartbeat("heartbeat", &place, true).is_empty(), "it waits for its workers each time");
+    assert!(heartbeat("C2 CompilerThre", &place, false).is_empty(), "it only helps a runtime");
+}
+
+/// A shell starts `commands` times "make", which waits 600 ms for "xz", which computes. Returns the
+/// trace and the first make.
+fn makes(commands: u64) -> (Trace, ThreadId, ThreadId) {
+    let mut scene = Scene::default();
+    let shell = scene.thread(50, 50, "sh");
+    let wait = scene.stack(&["main", "wait4", "|", "do_wait", "schedule"]);
+    let fork = scene.stack(&["main", "fork", "|", "wake_up_new_task"]);
+    let exit = scene.stack(&["main", "|", "do_exit", "exit_notify", "try_to_wake_up"]);
+    let compress = scene.stack(&["main", "compress"]);
+    let mut made = Vec::new();
+    for turn in 0..commands {
+        let at = 100 * MS + turn * 700 * MS;
+        let tid = 100 + 2 * turn as u32;
+        let (make, xz) = (scene.thread(tid, tid, "make"), scene.thread(tid + 1, tid + 1, "xz"));
+        for (child, parent) in [(make, 50), (xz, tid)] {
+            let process = scene.trace.threads.get(child).process;
+            scene.trace.threads.process_mut(process).unwrap().parent_pid = Some(parent);
+        }
+        scene.wake(at, 0, shell, make, WakeFlags::NEW, fork);
+        scene.switch(at + 10, 0, shell, Sleeping, make, wait);
+        scene.wake(at + 5 * MS, 0, make, xz, WakeFlags::NEW, fork);
+        scene.switch(at + 5 * MS + 10, 0, make, Sleeping, IDLE, wait);
+        scene.switch(at + 5 * MS + 20, 1, IDLE, Runnable, xz, StackId::EMPTY);
+        for sample in (at + 10 * MS..at + 590 * MS).step_by(5_000) {
+            scene.sample(sample, 1, xz, compress);
+        }
+        scene.wake(at + 600 * MS, 1, xz, make, WakeFlags::default(), exit);
+        scene.switch(at + 600 * MS + 10, 1, xz, Dead, IDLE, exit);
+        scene.switch(at + 600 * MS + 20, 0, IDLE, Runnable, make, StackId::EMPTY);
+        scene.wake(at + 601 * MS, 0, make, shell, WakeFlags::default(), exit);
+        scene.switch(at + 601 * MS + 10, 0, make, Dead, shell, exit);
+        made.push((make, xz));
+    }
+    let (make, xz) = made[0];
+    (scene.finish(2, 200 * MS + commands * 700 * MS), make, xz)
+}
+
+#[test]
+fn a_command_that_waited_for_most_of_its_life_is_a_stall() {
+    let (trace, make, xz) = makes(1);
+    let found = stalls(&trace);
+    let shown =
+        |stall: &Stall| (stall.candidate.kind, stall.candidate.victim, stall.finding.culprit);
+    assert_eq!(found.iter().map(shown).collect::<Vec<_>>(), [(StallKind::Command, make, Some(xz))]);
+    assert_eq!(found[0].candidate.kind.name(), "command");
+    assert!(stalls(&makes(12).0).is_empty(), "who starts so many works through a list");
+}
+
+#[test]
+fn a_recorded_command_is_explained_stall_or_not() {
+    let (trace, ..) = makes(1);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    for (pid, words) in [(100, "make 100 took 601."), (101, "xz 101 took 59")] {
+        let life = unhitch_analysis::command(&analysis, pid).expect("it was recorded");
+        let text = answer::took(&analysis, &life);
+        assert!(text.starts_with(words), "{text}");
+    }
+    assert!(unhitch_analysis::command(&analysis, 999).is_none());
+}
+
+#[test]
+fn who_waited_for_a_computing_event_loop_suffered_with_it() {
+    let mut dialogue = Dialogue::new(REPLY[0]);
+    let clients: Vec<ThreadId> =
+        (0..3).map(|n| dialogue.scene.thread(300 + n, 300 + n, "visitor")).collect();
+    dialogue.ask_often(5);
+    let at = dialogue.at;
+    // They come only once: no rhythm.
+    for (cpu, client) in (2..).zip(&clients) {
+        dialogue.scene.switch(at - MS, cpu, IDLE, Runnable, *client, StackId::EMPTY);
+        dialogue.scene.switch(at + MS, cpu, *client, Sleeping, IDLE, dialogue.wait);
+        let done = at + 1_000 * MS;
+        let flags = WakeFlags::default();
+        dialogue.scene.wake(done, 1, dialogue.server, *client, flags, dialogue.answer);
+        dialogue.scene.switch(done + 20, cpu, IDLE, Runnable, *client, StackId::EMPTY);
+    }
+    dialogue.ask(1_000 * MS, 20 * MS);
+    dialogue.ask_often(5);
+    let (client, server, end) = (dialogue.client, dialogue.server, dialogue.at);
+    let trace = dialogue.scene.finish(5, end);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let found = diagnose(&analysis, &Query::default());
+    assert_eq!(found[0].finding.culprit, Some(server));
+    let text = answer::text(&analysis, &found, 1);
+    let suffered = |one: &ThreadId| found[0].victims.contains(one);
+    assert!(clients.iter().chain([&client]).all(suffered), "{text}");
+    assert!(text.contains("3 threads waited for this, up to 999.0 ms: visitor 300"), "{text}");
+}
+
+#[test]
+fn an_explained_hang_comes_before_a_longer_wait_that_nothing_explains() {
+    let mut dialogue = Dialogue::new(REPLY[0]);
+    let sleeper = dialogue.scene.thread(400, 400, "sleeper");
+    let flock = dialogue.scene.stack(&["main", "flock", "|", "flock_lock_inode_wait", "schedule"]);
+    dialogue.scene.switch(MS, 2, sleeper, Sleeping, IDLE, flock);
+    dialogue.ask_often(20);
+    dialogue.ask(300 * MS, 20 * MS);
+    dialogue.ask_often(10);
+    let client = dialogue.client;
+    let found = stalls(&dialogue.finish());
+    assert!(found[0].victims.contains(&client));
+    assert!(found.iter().any(|stall| stall.candidate.victim == sleeper), "it is still told");
+}
+
+#[test]
+fn work_counts_by_process_and_with_the_waits_for_a_cpu() {
+    let mut dialogue = Dialogue::new(REPLY[0]);
+    let hog = dialogue.scene.thread(500, 500, "hog");
+    let (client, server) = (dialogue.client, dialogue.server);
+    dialogue.ask_often(20);
+    let at = dialogue.at;
+    dialogue.ask(1_000 * MS, 20 * MS);
+    // The server gets its CPU for 3 of each 10 ms.
+    for slice in 0..99 {
+        let from = at + MS + slice * 10 * MS;
+        dialogue.scene.switch(from + 3 * MS, 1, server, Runnable, hog, dialogue.busy);
+        dialogue.scene.switch(from + 10 * MS, 1, hog, Runnable, server, dialogue.busy);
+    }
+    dialogue.ask_often(10);
+    let found = stalls(&dialogue.finish());
+    let stall = found.iter().find(|stall| stall.victims.contains(&client)).expect("found");
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::CpuBound, Some(server)),
+        "{stall:?}"
+    );
+}
+
+#[test]
+fn a_batch_that_shares_its_cpu_is_not_starved() {
+    let starved = |rests: bool| {
+        let mut scene = Scene::default();
+        let (one, other) = (scene.thread(100, 100, "one"), scene.thread(200, 200, "other"));
+        let busy = scene.stack(&["main", "compile"]);
+        let sleep = scene.stack(&["main", "rest", "|", "do_nanosleep", "schedule"]);
+        let timer = scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
+        let mut at = MS;
+        scene.switch(at, 0, IDLE, Runnable, one, StackId::EMPTY);
+        for _ in 0..8 {
+            // One computes for 150 ms, or rests for most of that time; then the other has the CPU.
+            if rests {
+                scene.switch(at + MS, 0, one, Sleeping, IDLE, sleep);
+                scene.wake(at + 149 * MS, 0, IDLE, one, WakeFlags::HARDIRQ, timer);
+                scene.switch(at + 149 * MS + 10, 0, IDLE, Runnable, one, StackId::EMPTY);
+            }
+            scene.switch(at + 150 * MS, 0, one, Runnable, other, busy);
+            scene.switch(at + 270 * MS, 0, other, Runnable, one, busy);
+            at += 270 * MS;
+        }
+        let found = stalls(&scene.finish(1, at));
+        found.iter().filter(|stall| stall.candidate.victim == one).count()
+    };
+    assert_eq!(starved(false), 0);
+    assert!(starved(true) > 0);
+}
+
+#[test]
+fn a_stopped_process_is_one_stall_with_the_client_that_it_kept_waiting() {
+    let mut dialogue = Dialogue::new(REPLY[0]);
+    let (client, server) = (dialogue.client, dialogue.server);
+    let helper = dialogue.scene.thread(200, 201, "helper");
+    let operator = dialogue.scene.thread(600, 600, "operator");
+    let stop = dialogue.scene.stack(&["main", "|", "get_signal", "do_signal_stop", "schedule"]);
+    let resume = dialogue.scene.stack(&["main", "kill", "|", "prepare_signal", "try_to_wake_up"]);
+    dialogue.ask_often(20);
+    let at = dialogue.at;
+    let flags = WakeFlags::default();
+    for (cpu, thread) in [(1, server), (2, helper)] {
+        dialogue.scene.switch(at + 50, cpu, thread, TaskState::Stopped, IDLE, stop);
+        dialogue.scene.wake(at + 900 * MS, 3, operator, thread, flags, resume);
+        dialogue.scene.switch(at + 900 * MS + 10, cpu, IDLE, Runnable, thread, StackId::EMPTY);
+    }
+    dialogue.ask(901 * MS, 20 * MS);
+    dialogue.ask_often(10);
+    let end = dialogue.at;
+    let found = stalls(&dialogue.scene.finish(4, end));
+    let stopped: Vec<&Stall> =
+        found.iter().filter(|stall| stall.finding.pattern == Pattern::Stopped).collect();
+    assert_eq!(stopped.len(), 1);
+    assert_eq!(
+        (stopped[0].candidate.victim, stopped[0].finding.culprit),
+        (client, Some(server)),
+        "whom it kept waiting comes first"
+    );
+}
