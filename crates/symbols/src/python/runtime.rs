@@ -72,7 +72,7 @@ impl PythonRuntime {
 }
 
 /// The interpreter in the ELF file, if one is there and its version is known. `lowest` is the
-/// file's lowest address; `bytes_at` reads what is at an address.
+/// file's lowest address; `file_offset` says where in `image` an address is.
 pub(crate) fn read<'a, I: Image>(
     file: &File<'a, &'a Limited<I>>,
     lowest: u64,
