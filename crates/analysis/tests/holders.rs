@@ -230,7 +230,7 @@ fn a_server_that_polls_is_not_to_blame_for_its_own_timer() {
     let trace = scene.finish(2, 600 * MS);
     let analysis = Analysis::new(&trace, &Rules::default());
     let window = Window::new(Time::from_nanos(90 * MS * 1000), Time::from_nanos(551 * MS * 1000));
-    let query = Query { victims: vec![client], window: Some(window) };
+    let query = Query { victims: vec![client], window: Some(window), ..Query::default() };
     let stall = unhitch_analysis::diagnose(&analysis, &query).into_iter().next().expect("asked");
     let finding = &stall.finding;
     let cause = finding.cause.to_string();

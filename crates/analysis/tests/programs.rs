@@ -367,7 +367,7 @@ fn a_computation_is_told_by_the_programs_function_and_what_it_called() {
         let trace = scene.finish(1, 500_000);
         let analysis = Analysis::new(&trace, &Rules::default());
         let window = Window::new(Time::from_nanos(1_000_000), Time::from_nanos(401_000_000));
-        let query = Query { victims: vec![node], window: Some(window) };
+        let query = Query { victims: vec![node], window: Some(window), ..Query::default() };
         let finding = unhitch_analysis::diagnose(&analysis, &query).swap_remove(0).finding;
         (finding.function, finding.cause.to_string())
     };
