@@ -9,9 +9,10 @@ use crate::timeline::cpus::CpuTimes;
 use crate::timeline::process_times::ProcessTimes;
 use crate::timeline::{Segment, State, Timeline};
 use crate::user_marks::{UserMark, user_marks};
+use crate::wakers::Wakers;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::OnceLock;
-use unhitch_model::{ThreadId, Trace, Window};
+use unhitch_model::{KeptWait, ThreadId, Trace, Window};
 
 /// For each wait signature, the ids of the functions that ended such waits anywhere in the
 /// recording.
@@ -37,6 +38,10 @@ pub struct Analysis<'t> {
     process_times: OnceLock<ProcessTimes>,
     /// Which threads ever woke which, computed on first use.
     contacts: OnceLock<Contacts>,
+    /// The wake-ups of each waker, computed on first use.
+    wakers: OnceLock<Wakers>,
+    /// Where the waits of each thread begin in [`Trace::kept_waits`], computed on first use.
+    kept_starts: OnceLock<Vec<u32>>,
     /// The kernel locks that its threads waited for.
     pub(crate) kernel_locks: KernelLocks,
 }
@@ -59,6 +64,8 @@ impl<'t> Analysis<'t> {
             kernel_locks: KernelLocks::new(trace),
             releasing: OnceLock::new(),
             contacts: OnceLock::new(),
+            wakers: OnceLock::new(),
+            kept_starts: OnceLock::new(),
             process_times: OnceLock::new(),
         }
     }
@@ -71,6 +78,23 @@ impl<'t> Analysis<'t> {
     /// Which threads ever woke which.
     pub(crate) fn contacts(&self) -> &Contacts {
         self.contacts.get_or_init(|| Contacts::new(self.trace, &self.stacks))
+    }
+
+    /// The wake-ups that `thread` issued itself inside `window`, as indices into the wakings.
+    pub(crate) fn issued(&self, thread: ThreadId, window: Window) -> &[u32] {
+        let wakers = self.wakers.get_or_init(|| Wakers::new(self.trace, &self.stacks));
+        wakers.of(self.trace, thread, window)
+    }
+
+    /// What the recorder noted of the waits of `thread`, in order of time.
+    pub(crate) fn kept_waits(&self, thread: ThreadId) -> &'t [KeptWait] {
+        let all = self.trace.kept_waits.as_slice();
+        let starts = self.kept_starts.get_or_init(|| {
+            let first = |thread| all.partition_point(|wait| wait.thread.index() < thread) as u32;
+            (0..=self.trace.threads.len()).map(first).collect()
+        });
+        let bounds = starts.get(thread.index()).zip(starts.get(thread.index() + 1));
+        bounds.and_then(|(from, to)| all.get(*from as usize..*to as usize)).unwrap_or(&[])
     }
 
     /// How long processes ran.

@@ -25,6 +25,7 @@ pub mod stalls;
 pub mod table;
 mod timeline;
 pub mod user_marks;
+mod wakers;
 pub mod wording;
 
 pub use analysis::Analysis;

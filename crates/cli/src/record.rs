@@ -7,7 +7,7 @@ use crate::signals;
 use crate::terminal::{clear, note, print, progress as progress_line};
 use crate::why::explainer;
 use std::io::{IsTerminal, stderr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use unhitch_formats::container::Readers;
 use unhitch_model::{units, visible_path};
 use unhitch_record::{
@@ -49,17 +49,23 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
     report_saved(&recorded.saved);
     print(&format!("{}\n", visible_path(&recorded.saved.path)))?;
     if let Some(pid) = recorded.command_pid {
-        explain(&recorded.saved.path, pid);
+        explain(&recorded.saved, pid);
     }
     Ok(Done::Yes)
 }
 
 /// Says what the command's time went to, on standard error: the path is all that scripts read from
-/// standard output.
-fn explain(trace: &Path, pid: u32) {
-    match explainer(trace, &["--process".into(), pid.to_string().into()]).output() {
+/// standard output. Warnings that were printed are not repeated.
+fn explain(saved: &Saved, pid: u32) {
+    let why = explainer(&saved.path, &["--process".into(), pid.to_string().into()]).output();
+    let is_new = |line: &&str| {
+        let warning = line.strip_prefix("WARNING").map(str::trim_start);
+        warning.is_none_or(|warning| saved.warnings.iter().all(|known| known != warning))
+    };
+    match why {
         Ok(why) if !why.stdout.is_empty() => {
-            String::from_utf8_lossy(&why.stdout).trim_end().lines().for_each(note);
+            let text = String::from_utf8_lossy(&why.stdout);
+            text.trim_end().lines().filter(is_new).for_each(note);
         }
         Ok(_) => note("note: nothing is known of what the command waited for"),
         Err(error) => note(&format!("note: the command's time is not explained: {error}")),

@@ -221,10 +221,7 @@ fn add_sleep(analysis: &Analysis<'_>, op: &mut Operation, segment: &Segment) {
 /// True when a thread woke another inside `window`: it held something and let it go, so it had
 /// made progress.
 pub(crate) fn woke_someone(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> bool {
-    analysis.trace.wakings.range(window).any(|index| {
-        analysis.trace.wakings.waker[index] == thread
-            && analysis.stacks.wake_source(analysis.trace, index).context.is_task()
-    })
+    !analysis.issued(thread, window).is_empty()
 }
 
 /// True when a thread woke a certain other one inside `window`.
@@ -234,12 +231,8 @@ pub(crate) fn woke_someone_of(
     woken: ThreadId,
     window: Window,
 ) -> bool {
-    let wakings = &analysis.trace.wakings;
-    wakings.range(window).any(|index| {
-        wakings.waker[index] == waker
-            && wakings.wakee[index] == woken
-            && analysis.stacks.is_by_task(analysis.trace, index)
-    })
+    let wakee = |waking: &u32| analysis.trace.wakings.wakee[*waking as usize];
+    analysis.issued(waker, window).iter().any(|waking| wakee(waking) == woken)
 }
 
 impl WaitClass {

@@ -34,8 +34,9 @@ pub(crate) fn kept_wait<'a>(analysis: &Analysis<'a>, segment: &Segment) -> Optio
         (Some(out), _) => (*trace.switches.prev.get(out)?, *trace.switches.time.get(out)?),
         (None, earlier) => earlier.map(|earlier| (earlier.thread, earlier.since))?,
     };
-    let at = trace.kept_waits.binary_search_by_key(&key, |wait| (wait.thread, wait.time));
-    Some(&trace.kept_waits[at.ok()?])
+    let of_thread = analysis.kept_waits(key.0);
+    let at = of_thread.binary_search_by_key(&key.1, |wait| wait.time);
+    of_thread.get(at.ok()?)
 }
 
 /// The class by Windows' own reason, for a sleep whose stack is missing or has no names.

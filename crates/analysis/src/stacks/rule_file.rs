@@ -20,6 +20,9 @@ pub(super) const EMBEDDED: [&str; 7] = [
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleFile {
+    /// Lists of names that several rules share: `@poll` stands for the list `poll`.
+    #[serde(default)]
+    sets: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub wait: Vec<Rule<WaitClass>>,
     #[serde(default)]
@@ -82,8 +85,26 @@ pub(crate) enum FrameRole {
 
 impl RuleFile {
     pub fn parse(text: &str) -> Result<Self, RulesError> {
-        toml::from_str(text).map_err(|error| RulesError::new(text, &error))
+        let mut file: Self = toml::from_str(text).map_err(|error| RulesError::new(text, &error))?;
+        for rule in &mut file.wait {
+            for names in [&mut rule.place, &mut rule.any] {
+                *names = with_sets(names, &file.sets).ok_or_else(|| RulesError::set(text))?;
+            }
+        }
+        Ok(file)
     }
+}
+
+/// `names` with the names of sets replaced by what is in them; nothing if there is no such set.
+fn with_sets(names: &[String], sets: &BTreeMap<String, Vec<String>>) -> Option<Vec<String>> {
+    let mut out = Vec::with_capacity(names.len());
+    for name in names {
+        match name.strip_prefix('@') {
+            Some(set) => out.extend_from_slice(sets.get(set)?),
+            None => out.push(name.clone()),
+        }
+    }
+    Some(out)
 }
 
 /// A rule file that cannot be used: where, and what is expected there. *Why not what was found:*
@@ -98,6 +119,12 @@ pub struct RulesError {
 }
 
 impl RulesError {
+    /// A rule names a set that the file does not have.
+    fn set(text: &str) -> Self {
+        let what = "expected the names after @ to be those of [sets]".to_owned();
+        Self { line: text.lines().count().max(1), column: 1, what }
+    }
+
     fn new(text: &str, error: &toml::de::Error) -> Self {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);

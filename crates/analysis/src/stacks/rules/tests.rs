@@ -651,6 +651,13 @@ fn a_users_rule_comes_first() {
 }
 
 #[test]
+fn a_set_stands_for_its_names() {
+    let text = "[sets]\nmine = [\"my_lock\"]\n[[wait]]\nclass = \"lock\"\nany = [\"@mine\"]\n";
+    let rules = Rules::with_user_rules(text).expect("valid");
+    assert_eq!(wait_by(&rules, &["do_sys_poll", "", "my_lock"]).class, WaitClass::Lock);
+}
+
+#[test]
 fn an_error_repeats_nothing_of_the_file() {
     let texts = [
         "root:secret:19000:0:99999:7:::\n",
@@ -659,6 +666,7 @@ fn an_error_repeats_nothing_of_the_file() {
         "\"secret, expected more\" = 1\n",
         "[[wait]]\nclass = \"lock\"\nany = \"secret\"\n",
         "[[wait]]\nclass = \"lock\"\nsecret = 1\n",
+        "[[wait]]\nclass = \"lock\"\nany = [\"@secret\"]\n",
         "[secret]\n[secret]\n",
         "secret\u{1}\n",
     ];
