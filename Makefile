@@ -7,10 +7,12 @@ APPS ?=
 SOAK_RUNS ?= 10
 FUZZ_SECONDS ?= 60
 FUZZ_TARGET ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 STATIC := $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help static demo test test-hostile test-kernels test-apps bench soak fuzz fmt lint clean
+.PHONY: help static install package test-package demo test test-hostile test-kernels test-service test-apps python test-fleet bench soak fuzz fmt lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +22,19 @@ static: ## build one static program that runs on any Linux of this machine's arc
 	@tools/page build --if-possible
 	@$(CARGO) build --release --locked --package unhitch --target $(STATIC)
 	@echo $(TARGET)/$(STATIC)/release/unhitch
+
+install: ## install what `make static` built, below PREFIX (/usr/local), with unit and manual
+	@test -x $(TARGET)/$(STATIC)/release/unhitch || { echo "install: run make static first" >&2; exit 1; }
+	@tools/install $(TARGET)/$(STATIC)/release/unhitch $(PREFIX) $(DESTDIR)
+
+package: ## make the .deb, the .rpm and the .zip for Windows, in target/package
+	@tools/setup package
+	@$(MAKE) --no-print-directory static
+	@tools/package $(TARGET)/$(STATIC)/release/unhitch
+
+test-package: package ## install, run, upgrade and remove the .deb in a clean Debian without network
+	@tools/setup package-test
+	@tools/test-package $(TARGET)/$(STATIC)/release/unhitch
 
 demo: ## record a real hang, explain it and draw it (into demo/)
 	@tools/setup build
@@ -40,10 +55,23 @@ test-kernels: ## record and explain hangs under other kernels, in QEMU; takes ha
 	@$(MAKE) --no-print-directory static
 	@tools/test-kernels $(TARGET)/$(STATIC)/release/unhitch $(KERNELS)
 
+test-service: ## boot Debian with the service in QEMU: a hang triggers, floods, kills; takes a quarter of an hour
+	@tools/setup service
+	@$(MAKE) --no-print-directory static
+	@tools/test-service $(TARGET)/$(STATIC)/release/unhitch
+
 test-apps: ## make real programs hang, record and explain it; takes ten minutes, needs root
 	@tools/setup build
 	@$(CARGO) build --release --locked --package unhitch
 	@tools/test-apps $(TARGET)/release/unhitch $(APPS)
+
+python: ## build the Python package and test its wheel in an environment of its own
+	@tools/setup build
+	@tools/python test
+
+test-fleet: ## 2,000 synthetic recordings of a fleet, on this machine and on Spark
+	@tools/setup build
+	@tools/python fleet
 
 bench: ## measure speed and cost, compared with perf; takes twelve minutes
 	@tools/setup build

@@ -7,11 +7,13 @@ use std::process::Command;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
-use unhitch_model::{KeptWait, ModuleKind, ThreadId, Time, Trace, WakeFlags};
+use unhitch_model::{FrameId, KeptWait, ModuleKind, ThreadId, Time, Trace, WakeFlags};
 use unhitch_record::{EngineChoice, Extras, Options, Recorder, SaveTarget};
 
 /// `futex(2)` on x86-64.
 const SYS_FUTEX: u16 = 202;
+/// `clock_nanosleep(2)` on x86-64.
+const SYS_CLOCK_NANOSLEEP: u16 = 230;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -42,6 +44,12 @@ fn record(program: &str, seconds: &str, path: &Path) -> Trace {
         .unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     unhitch_formats::open(path).unwrap()
+}
+
+/// True for the frame that stands for the cut end of a stack.
+fn is_cut(trace: &Trace, frame: FrameId) -> bool {
+    let module = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module));
+    module.is_some_and(|module| module.kind == ModuleKind::Cut)
 }
 
 fn name_of(trace: &Trace, thread: ThreadId) -> &str {
@@ -118,12 +126,9 @@ fn live_a_wait_that_has_not_ended_has_its_stack() {
         .unwrap();
     let stack = trace.switches.stack[index];
     let user = trace.stacks.user_frames(stack);
-    let is_cut = |frame| {
-        let module = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module));
-        module.is_some_and(|module| module.kind == ModuleKind::Cut)
-    };
     assert!(trace.stacks.kernel_len(stack) > 3, "no kernel stack");
-    assert!(user.len() > 5 && !user.iter().any(|&frame| is_cut(frame)), "{} frames", user.len());
+    let is_whole = !user.iter().any(|&frame| is_cut(&trace, frame));
+    assert!(user.len() > 5 && is_whole, "{} frames", user.len());
     let wait = trace.kept_waits.iter().rfind(|wait| name_of(&trace, wait.thread) == "sleepy");
     assert_eq!(wait.and_then(|wait| wait.syscall), Some(SYS_FUTEX));
 }
@@ -132,8 +137,6 @@ fn live_a_wait_that_has_not_ended_has_its_stack() {
 /// since when.
 #[test]
 fn live_a_wait_that_began_before_the_recording_has_its_stack() {
-    /// `clock_nanosleep(2)` on x86-64.
-    const SYS_CLOCK_NANOSLEEP: u16 = 230;
     let _alone = alone();
     let mut sleep = Command::new("sleep").arg("1000").spawn().unwrap();
     thread::sleep(Duration::from_secs(3));

@@ -25,8 +25,18 @@ const OTHER: &str = "p\r\x07\u{9b}5n\x7f";
 const PATH: &str = "/opt/\x1b]0;owned\x07/li\nb\u{2066}.so";
 const FUNCTION: &str = "wait\x1b[31m_for\n_paint\u{2028}";
 const NOTES: &str = "first\x1b[2J line\nsecond\u{200f}";
-const TABLES: [&str; 9] =
-    ["switches", "waits", "wakes", "samples", "events", "stalls", "lifetimes", "threads", "cpus"];
+const TABLES: [&str; 10] = [
+    "switches",
+    "waits",
+    "wakes",
+    "samples",
+    "events",
+    "marks",
+    "stalls",
+    "lifetimes",
+    "threads",
+    "cpus",
+];
 
 fn unhitch(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));

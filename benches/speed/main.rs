@@ -13,6 +13,8 @@ mod drawing;
 #[cfg(target_os = "linux")]
 mod etl;
 #[cfg(target_os = "linux")]
+mod export;
+#[cfg(target_os = "linux")]
 mod page;
 #[cfg(target_os = "linux")]
 mod reading;
@@ -22,6 +24,8 @@ mod recorder;
 mod saving;
 #[cfg(target_os = "linux")]
 mod scan;
+#[cfg(target_os = "linux")]
+mod service;
 #[cfg(target_os = "linux")]
 mod table;
 
@@ -71,9 +75,11 @@ fn main() -> anyhow::Result<()> {
         )?;
         reading::answer(table, &reading::record_build(folder.path())?, "a build")
     });
+    part("service", &mut |table| service::cost(table, folder.path()));
     part("scan", &mut scan::scan);
     part("scan-stall", &mut scan::stall);
     part("etl", &mut |table| etl::reading(table, folder.path()));
+    part("export", &mut export::exports);
     part("page", &mut page::page);
     part("drawing", &mut |table| drawing::drawing(table, folder.path()));
     print!("\n{table}\n{}", machine());

@@ -18,8 +18,11 @@ pub enum StallKind {
     LockStarvation,
     /// Most CPUs fell idle, and were back at once when many long waits ended.
     Machine,
-    /// Windows reported that a thread did not look at its messages.
+    /// Windows reported that a thread did not look at its messages, or the agent that a window did
+    /// not answer.
     UiDelay,
+    /// A thread's window had the focus, and it did not look at keys or buttons that were pressed.
+    Input,
     /// A cycle of a thread that was far longer than its others at that place.
     Rhythm,
     /// A process that began and ended during the recording, and was kept waiting for most of its
@@ -43,6 +46,7 @@ impl StallKind {
             Self::LockStarvation => "lock_starvation",
             Self::Machine => "machine",
             Self::UiDelay => "ui_delay",
+            Self::Input => "input",
             Self::Rhythm => "rhythm",
             Self::Command => "command",
             Self::Mark | Self::Longest | Self::Idle => "mark",

@@ -1,11 +1,11 @@
 //! User marks: moments at which a person or a program did something that helps to find a hang.
 //!
-//! They come from providers that Unhitch knows: UIforETW's key and mouse logger, its marks, and
-//! those of `xperf -m`. *Why never which key:* to find a hang, it is enough to know that a key was
+//! They come from providers that Unhitch knows: its own (the control socket), UIforETW's key and
+//! mouse logger and its marks, and those of `xperf -m`. *Why never which key:* to find a hang, it is enough to know that a key was
 //! pressed, whatever the file holds. Anything that shows more is [private](is_private), in tables
 //! as well.
 
-use unhitch_model::{EventKind, ThreadId, Time, Trace, Value};
+use unhitch_model::{EventKind, MARK_PROVIDER, MarkEvent, ThreadId, Time, Trace, Value};
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -64,6 +64,11 @@ const WORKER: [u8; 16] = [
 const WITH_MESSAGE: [u16; 4] = [37, 38, 172, 173];
 /// The kernel event that `xperf -m` writes.
 const XPERF_MARK: ([u8; 16], u16) = ([0; 16], 0x0f22);
+
+/// True for the events that the table of marks holds.
+pub(crate) fn is_mark(kind: &EventKind) -> bool {
+    kind.provider_guid == MARK_PROVIDER || kind_of(kind).is_some()
+}
 
 /// The marks of a trace, by time.
 pub fn user_marks(trace: &Trace) -> Vec<UserMark> {
@@ -136,6 +141,12 @@ const PRIVATE: &str = "(private)";
 
 fn kind_of(kind: &EventKind) -> Option<MarkKind> {
     match (kind.provider_guid, kind.id) {
+        (MARK_PROVIDER, id) => match MarkEvent::of_id(id)? {
+            MarkEvent::Note => Some(MarkKind::Words),
+            MarkEvent::KeyPress => Some(MarkKind::Key),
+            MarkEvent::ButtonPress => Some(MarkKind::Button),
+            _ => None,
+        },
         (INPUT, 404) => Some(MarkKind::Key),
         (INPUT, 400) => Some(MarkKind::Button),
         // Begin and end, text, and text with numbers. The events in between are periodic
@@ -151,6 +162,10 @@ fn kind_of(kind: &EventKind) -> Option<MarkKind> {
 fn words(trace: &Trace, event: usize) -> String {
     let fields = trace.events.fields(event);
     let of = trace.events.kind_of(event);
+    if of.is_some_and(|kind| kind.provider_guid == MARK_PROVIDER) {
+        // The fields after its words say who sent it.
+        return fields.first().map_or(String::new(), |(_, words)| words.to_string());
+    }
     let (said, rest) = fields
         .split_first()
         .map_or((String::new(), &[][..]), |((_, words), rest)| (words.to_string(), rest));

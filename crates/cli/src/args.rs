@@ -1,28 +1,42 @@
 //! The registry of commands and options: help, manual page and shell completions are generated
 //! from it.
 
+#[cfg(target_os = "linux")]
+mod agent;
 mod answers;
 #[cfg(target_os = "linux")]
 mod capture;
+mod checks;
+mod diff;
 mod export;
 #[cfg(target_os = "linux")]
 mod lab;
 mod page;
 #[cfg(target_os = "linux")]
 mod processes;
+mod python;
+#[cfg(target_os = "linux")]
+mod service;
 mod tables;
 mod trace;
 mod values;
 
+#[cfg(target_os = "linux")]
+pub use agent::AgentArgs;
 pub use answers::{HotArgs, InfoArgs, WaitsArgs, WhyArgs};
 #[cfg(target_os = "linux")]
 pub use capture::{Engine, RecordArgs, RecorderArgs, SaveArgs, WatchArgs};
+pub use checks::CheckArgs;
+pub use diff::DiffArgs;
 pub use export::{ExportArgs, ExportFormat};
 #[cfg(target_os = "linux")]
 pub use lab::LabArgs;
 pub use page::{ReportArgs, ViewArgs};
 #[cfg(target_os = "linux")]
 pub use processes::{ScanArgs, ThreadsArgs};
+pub use python::{FleetArgs, SqlArgs};
+#[cfg(target_os = "linux")]
+pub use service::{ListArgs, MarkArgs, SocketArgs, StatusArgs};
 pub use tables::{ButterflyArgs, TableArgs};
 pub use trace::{ReadingArgs, RulesArgs, TraceArgs, WindowArgs};
 
@@ -42,7 +56,7 @@ use unhitch_model::is_control;
     propagate_version = true,
     max_term_width = 120,
     after_help = "Exit codes: 0 done; 1 error; 2 wrong usage; 3 `why` found no stall; 4 the lab \
-                  program did not hang."
+                  program did not hang; 5 a --fail-on condition holds."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -61,6 +75,20 @@ pub enum Command {
     /// Save what the running `unhitch watch` has recorded, and print the file name
     #[cfg(target_os = "linux")]
     Save(SaveArgs),
+    /// Serve a desktop session: a hot key that saves, notifications with the answer, marks of
+    /// input, windows that do not answer
+    #[cfg(target_os = "linux")]
+    Agent(AgentArgs),
+    /// Mark this moment in the recording of the running `unhitch watch`
+    #[cfg(target_os = "linux")]
+    Mark(MarkArgs),
+    /// Show what the running `unhitch watch` does: how far back it reaches, what it costs, which
+    /// triggers are armed, what it saved
+    #[cfg(target_os = "linux")]
+    Status(StatusArgs),
+    /// List saved traces, newest first, each with its verdict
+    #[cfg(target_os = "linux")]
+    List(ListArgs),
     /// Explain in words what hung in a trace and what caused it
     Why(WhyArgs),
     /// List the waits that no rule classifies, longest first: candidates for rules of your own
@@ -70,8 +98,8 @@ pub enum Command {
     Hot(HotArgs),
     /// Summarise a trace: time span, CPUs, events by kind, losses, warnings
     Info(InfoArgs),
-    /// List switches, waits, wakes, samples, events, stalls, lifetimes, threads or cpus: grouped,
-    /// summed, filtered and sorted
+    /// List switches, waits, wakes, samples, events, marks, stalls, lifetimes, threads or cpus:
+    /// grouped, summed, filtered and sorted
     Table(TableArgs),
     /// Show the callers of a function on the stacks of waits, wake-ups or samples; if no
     /// function is given, rank all functions
@@ -79,12 +107,20 @@ pub enum Command {
     /// Show the callees of a function on the stacks of waits, wake-ups or samples; if no
     /// function is given, rank all functions
     Callees(ButterflyArgs),
+    /// Compare two recordings, or two folders of them: what differs, and why
+    Diff(DiffArgs),
     /// Serve a trace, or a folder of traces, as a web page to this machine only
     View(ViewArgs),
     /// Write a self-contained HTML file with the explanations, pictures and main tables of a trace,
     /// e.g. for a bug report
     Report(ReportArgs),
-    /// Write a trace as a file of another tool: perf.data
+    /// Answer an SQL query over a trace's tables (needs the Python package and DuckDB)
+    Sql(SqlArgs),
+    /// Turn a folder of traces into an answer: what costs all machines most (needs the Python
+    /// package and DuckDB)
+    #[command(disable_help_flag = true)]
+    Fleet(FleetArgs),
+    /// Write a trace as a file of another tool: Perfetto, pprof, folded stacks, JSON, perf.data
     Export(ExportArgs),
     /// Scan the address spaces of processes without stalling the processes: what uses up their
     /// mappings, memory and page tables
@@ -105,6 +141,11 @@ pub enum Command {
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     NameFrames,
+    /// Judge the trace passed as standard input; the recorder starts this as an unprivileged
+    /// process
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    JudgeTrace,
 }
 
 #[derive(ClapArgs, Debug)]

@@ -10,6 +10,8 @@ pub enum Done {
     #[cfg(target_os = "linux")]
     /// The lab program did not hang.
     NoHang,
+    /// Something happened that must not.
+    Breach,
 }
 
 impl Done {
@@ -20,6 +22,7 @@ impl Done {
             Self::NoStall => 3,
             #[cfg(target_os = "linux")]
             Self::NoHang => 4,
+            Self::Breach => 5,
         }
     }
 }

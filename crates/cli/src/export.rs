@@ -1,14 +1,19 @@
 //! `unhitch export`: writes a trace as a file of another tool.
 //!
-//! Each format has an [`ExportFormat`], a writer in `unhitch-formats`, and a list of what the trace
-//! has and the format cannot carry, which goes to standard error.
+//! Formats are in the registry of `unhitch-export`, each with a writer that reports what the trace
+//! has and the format cannot carry. That goes to standard error. A perf.data needs nothing but the
+//! trace's events, and is written by `unhitch-formats`.
 
-use crate::args::{ExportArgs, ExportFormat};
+use crate::args::{ExportArgs, ExportFormat, wrong_usage};
 use crate::done::Done;
-use crate::terminal::{note, print};
+use crate::terminal::{clear, note, print, progress as progress_line};
 use crate::{load, selection};
 use anyhow::{Context, bail};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal, stderr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use unhitch_analysis::Analysis;
+use unhitch_export::{Format, Job, Of, Progress};
 use unhitch_formats::perf_data::{self, Exported, Selection, record::MAX_FRAMES};
 use unhitch_formats::{Error, Existing, NewFile, Readers};
 use unhitch_model::units::{count, plural};
@@ -17,15 +22,25 @@ use unhitch_model::{System, Trace, visible_path};
 /// Who wrote the file, as it says itself.
 const PRODUCER: &str = concat!("unhitch ", env!("CARGO_PKG_VERSION"));
 
+/// How long an export takes until its progress is shown, and from one line to the next.
+const PATIENCE: Duration = Duration::from_millis(300);
+
 /// Writes the file and prints its name.
 pub fn export(args: &ExportArgs) -> anyhow::Result<Done> {
+    check(args);
     let path = args.output();
     let existing = if args.force { Existing::Replaced } else { Existing::Kept };
     // Before the trace is read, which may take a while.
     if existing == Existing::Kept && path.exists() {
         bail!(exists(&path));
     }
-    let trace = load::Reader::new(&args.trace.reading).read_without_names(&args.trace.path)?;
+    let reader = load::Reader::new(&args.trace.reading);
+    let trace = match args.to {
+        ExportFormat::PerfData => reader.read_without_names(&args.trace.path)?,
+        ExportFormat::Known(format) => {
+            reader.read_for(&args.trace.path, load::For::of(format.name == "json"))?
+        }
+    };
     let selection = Selection {
         window: selection::window(args.window(), &trace, trace.extent())?,
         threads: match &args.victim {
@@ -42,6 +57,8 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<Done> {
                 .with_context(|| visible_path(&path))?;
             perf_data_notes(&trace, &exported)
         }
+        ExportFormat::Known(format) => write(args, format, &trace, &selection, &mut file)
+            .with_context(|| visible_path(&path))?,
     };
     match file.publish() {
         Err(Error::Exists(_)) => bail!(exists(&path)),
@@ -52,7 +69,48 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<Done> {
     Ok(Done::Yes)
 }
 
-fn exists(path: &std::path::Path) -> String {
+/// Writes what is known of a trace. Returns what is to be said about the file.
+fn write(
+    args: &ExportArgs,
+    format: &Format,
+    trace: &Trace,
+    selection: &Selection,
+    file: &mut NewFile,
+) -> anyhow::Result<Vec<String>> {
+    let rules = load::rules(&args.rules)?;
+    let analysis = Analysis::new(trace, &rules);
+    let of = args.of.map_or_else(Of::default, Of::from);
+    let job = Job { analysis: &analysis, selection, of, producer: PRODUCER };
+    let is_terminal = stderr().is_terminal();
+    let mut last = Instant::now();
+    let mut show = |share: f64| {
+        if is_terminal && last.elapsed() >= PATIENCE {
+            last = Instant::now();
+            progress_line(&format!("exporting: {:.0} %", share * 100.0));
+        }
+    };
+    let report = format.write(&job, file, &mut Progress::new(&mut show));
+    if is_terminal {
+        clear();
+    }
+    Ok(report.map_err(full_disk)?.lines().to_vec())
+}
+
+/// Refuses options that the format does not have.
+fn check(args: &ExportArgs) {
+    let refused = |why: &str| wrong_usage("export", &std::io::Error::other(why));
+    match (args.to, args.of.map(Of::from)) {
+        (_, None) => {}
+        (ExportFormat::Known(format), Some(of)) if format.has_one_kind => {
+            if of == Of::WaitsAndWakes && format.name != "folded" {
+                refused("--of waits+wakes is for --to folded: a sample has one stack elsewhere")
+            }
+        }
+        _ => refused("--of is for --to pprof and --to folded: other files hold all stacks"),
+    }
+}
+
+fn exists(path: &Path) -> String {
     format!("{}: exists already; --force replaces it", visible_path(path))
 }
 

@@ -1,12 +1,14 @@
 //! `unhitch why --live` and `unhitch save --why`: from what a recorder has in memory to the answer.
 
 use crate::args::{SaveArgs, WhyArgs};
+use crate::client::{on_lines, sockets};
 use crate::done::Done;
 use crate::names::namer;
 use crate::record::{report_saved, target};
 use crate::signals;
 use crate::terminal::{complain, note, print};
 use crate::why::explain;
+use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +21,8 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Explains what hangs right now.
 pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
-    let path = match request_save(Some("unhitch why --live")) {
+    let sockets = control::sockets();
+    let path = match request_save(&sockets, Some("unhitch why --live")) {
         Err(Error::NotWatching { .. }) => look()?,
         saved => saved?,
     };
@@ -46,14 +49,19 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
 
 /// Asks the running recorder to save, and prints the file name.
 pub fn save(args: &SaveArgs) -> anyhow::Result<Done> {
-    let path = request_save(args.note.as_deref())?;
+    let sockets = sockets(&args.recorder);
+    if let Some(pattern) = &args.on_line {
+        return on_lines(&sockets, pattern);
+    }
+    let path = request_save(&sockets, args.note.as_deref())?;
     print(&format!("{}\n", visible_path(&path)))?;
     if args.why { explain(&path, &[]) } else { Ok(Done::Yes) }
 }
 
 /// The trace that the running recorder saves.
-fn request_save(note: Option<&str>) -> Result<PathBuf, Error> {
-    let answer = control::request_save(&control::default_folder(), note)?;
+fn request_save(sockets: &[PathBuf], note: Option<&str>) -> Result<PathBuf, Error> {
+    let socket = control::find(sockets)?;
+    let answer = control::request_save(&socket, &json!({ "notes": note }))?;
     answer.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}")));
     Ok(answer.path)
 }

@@ -105,7 +105,12 @@ impl Reader {
                     trace.meta.host, trace.meta.kernel
                 ));
             }
-            _ => {}
+            // Where the source says which machine and kernel it was, and they are these.
+            _ if !trace.meta.kernel.is_empty() && is_this_machine(trace) => {
+                self.local_symbolizer().resolve(trace);
+                rights::warn_of_programs(trace);
+            }
+            _ => self.local_symbolizer().resolve_by_build_id(trace),
         }
         let is_image = |kind| matches!(kind, ModuleKind::Image { .. });
         if refuses(PDB_PATH) && self.pdbs.is_empty() && has_nameless(trace, is_image) {

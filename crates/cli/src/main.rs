@@ -1,20 +1,31 @@
 //! `unhitch`: explains why a mostly idle machine hangs.
 //!
 //! One file per command. Exit codes: 0 done; 1 error, printed on standard error; 2 wrong usage; 3
-//! `why` found no stall; 4 the lab program did not hang.
+//! `why` found no stall; 4 the lab program did not hang; 5 a `--fail-on` condition holds.
 
+#[cfg(target_os = "linux")]
+mod agent;
 mod args;
+mod checks;
+#[cfg(target_os = "linux")]
+mod client;
+mod diff;
 mod done;
 mod export;
 mod hot;
 mod info;
 #[cfg(target_os = "linux")]
+mod judge;
+#[cfg(target_os = "linux")]
 mod lab;
+#[cfg(target_os = "linux")]
+mod list;
 #[cfg(target_os = "linux")]
 mod live;
 mod load;
 #[cfg(target_os = "linux")]
 mod names;
+mod python;
 #[cfg(target_os = "linux")]
 mod record;
 mod rights;
@@ -24,6 +35,8 @@ mod selection;
 mod settings;
 #[cfg(target_os = "linux")]
 mod signals;
+#[cfg(target_os = "linux")]
+mod status;
 mod table;
 mod terminal;
 #[cfg(target_os = "linux")]
@@ -60,6 +73,16 @@ fn run(args: Args) -> anyhow::Result<Done> {
         #[cfg(target_os = "linux")]
         Command::Save(args) => live::save(&args),
         #[cfg(target_os = "linux")]
+        Command::Agent(args) => agent::agent(&args),
+        #[cfg(target_os = "linux")]
+        Command::Mark(args) => client::mark(&args),
+        #[cfg(target_os = "linux")]
+        Command::Status(args) => status::status(&args),
+        #[cfg(target_os = "linux")]
+        Command::List(args) => list::list(&args),
+        #[cfg(target_os = "linux")]
+        Command::JudgeTrace => judge::judge_trace(),
+        #[cfg(target_os = "linux")]
         Command::Lab(args) => lab::lab(&args),
         #[cfg(target_os = "linux")]
         Command::Scan(args) => scan::scan(&args),
@@ -76,8 +99,11 @@ fn run(args: Args) -> anyhow::Result<Done> {
         Command::Table(args) => table::table(&args),
         Command::Callers(args) => table::butterfly(&args, Direction::Callers),
         Command::Callees(args) => table::butterfly(&args, Direction::Callees),
+        Command::Diff(args) => diff::diff(&args),
         Command::View(args) => view::view(&args),
         Command::Report(args) => view::report(&args),
+        Command::Sql(args) => python::sql(&args),
+        Command::Fleet(args) => python::fleet(&args),
         Command::Export(args) => export::export(&args),
         Command::Manual(args) => args::manual(&args),
     }

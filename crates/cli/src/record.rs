@@ -5,9 +5,10 @@ use crate::done::Done;
 use crate::names::namer;
 use crate::signals;
 use crate::terminal::{clear, note, print, progress as progress_line};
-use crate::why::explainer;
+use crate::why::{explainer, reporter};
+use anyhow::{Context, bail};
 use std::io::{IsTerminal, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use unhitch_formats::container::Readers;
 use unhitch_model::{units, visible_path};
 use unhitch_record::{
@@ -48,10 +49,52 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
     }
     report_saved(&recorded.saved);
     print(&format!("{}\n", visible_path(&recorded.saved.path)))?;
-    if let Some(pid) = recorded.command_pid {
-        explain(&recorded.saved, pid);
+    if let Some(path) = &args.report {
+        report(&recorded.saved, path)?;
     }
-    Ok(Done::Yes)
+    if args.checks.fail_on.is_empty() {
+        if let Some(pid) = recorded.command_pid {
+            explain(&recorded.saved, pid);
+        }
+        return Ok(Done::Yes);
+    }
+    let done = judge(args, &recorded.saved, recorded.command_pid)?;
+    match recorded.status.filter(|status| !status.success()) {
+        // A job must not pass because its command failed quickly.
+        Some(status) if done == Done::Yes => bail!("the command ended with {status}"),
+        _ => Ok(done),
+    }
+}
+
+/// Explains and judges what was recorded, on standard error. Another process does that, see
+/// [`explainer`].
+fn judge(args: &RecordArgs, saved: &Saved, pid: Option<u32>) -> anyhow::Result<Done> {
+    let mut options = args.checks.words();
+    if let Some(pid) = pid {
+        options.extend(["--process".into(), pid.to_string().into()]);
+    }
+    let why = explainer(&saved.path, &options)
+        .output()
+        .context("cannot start the process that explains the trace")?;
+    let (text, errors) =
+        (String::from_utf8_lossy(&why.stdout), String::from_utf8_lossy(&why.stderr));
+    text.trim_end().lines().for_each(note);
+    match why.status.code() {
+        Some(code) if code == i32::from(Done::Yes.exit_code()) => Ok(Done::Yes),
+        Some(code) if code == i32::from(Done::Breach.exit_code()) => Ok(Done::Breach),
+        _ => bail!("the recording was not judged: {}", errors.trim_end()),
+    }
+}
+
+/// Writes the report of the recording.
+fn report(saved: &Saved, path: &Path) -> anyhow::Result<()> {
+    let mut command = reporter(&saved.path, path);
+    let done = command.output().context("cannot start the process that writes the report")?;
+    if !done.status.success() {
+        bail!("no report: {}", String::from_utf8_lossy(&done.stderr).trim_end());
+    }
+    note(&format!("report: {}", visible_path(path)));
+    Ok(())
 }
 
 /// Says what the command's time went to, on standard error: the path is all that scripts read from

@@ -99,7 +99,7 @@ fn keeps_rights(command: &Command) -> bool {
         // It may have to record, and then starts another process, which reads the trace.
         Command::Why(args) => args.live,
         // This command gives up even more, by itself.
-        Command::NameFrames => true,
+        Command::NameFrames | Command::JudgeTrace => true,
         _ => false,
     };
     #[cfg(not(target_os = "linux"))]
@@ -115,7 +115,8 @@ fn reach(command: &Command) -> Option<Allowed> {
     let none = RulesArgs::default();
     let mut reach = match command {
         Command::Why(args) => Reach::new(args.trace.as_deref()?, &args.reading, &args.rules)
-            .output(args.svg.as_deref()),
+            .output(args.svg.as_deref())
+            .output(args.checks.junit.as_deref()),
         Command::Waits(args) => Reach::new(&args.trace.path, &args.trace.reading, &args.rules),
         Command::Hot(args) => Reach::new(&args.trace.path, &args.trace.reading, &none)
             .input(args.kernel_image.as_deref()),
@@ -129,9 +130,15 @@ fn reach(command: &Command) -> Option<Allowed> {
             reach.output(Some(args.output.as_deref().unwrap_or(&args.trace.path)))
         }
         Command::Export(args) => {
-            Reach::new(&args.trace.path, &args.trace.reading, &none).output(Some(&args.output()))
+            let reach = Reach::new(&args.trace.path, &args.trace.reading, &args.rules);
+            reach.output(Some(&args.output()))
+        }
+        Command::Diff(args) => {
+            Reach::new(&args.before, &args.reading, &args.rules).input(Some(&args.after))
         }
         Command::View(args) => Reach::new(&args.path, &args.reading, &args.rules).shown(&args.path),
+        #[cfg(target_os = "linux")]
+        Command::List(args) => Reach(Allowed::default()).input(Some(&crate::list::folder(args))),
         _ => return None,
     };
     reach.0.read.extend(program_folders());
@@ -154,6 +161,10 @@ impl Reach {
             Self(Allowed::default()).input(Some(trace)).input(rules_file(rules).as_deref());
         if trace.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("etl")) {
             // The other sessions of the recording are in the same folder.
+            reach.0.read.push(folder_of(trace));
+        }
+        if trace.file_name().is_some_and(|name| name == "metadata") {
+            // The events of a CTF trace are in the same folder.
             reach.0.read.push(folder_of(trace));
         }
         reach.0.read.extend(reading.with.iter().cloned());

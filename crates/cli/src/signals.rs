@@ -2,7 +2,7 @@
 
 use crate::terminal::complain;
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -48,4 +48,23 @@ pub fn save() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR2, Arc::clone(&flag)).context("cannot handle signals")?;
     Ok(flag)
+}
+
+/// A flag set by SIGHUP.
+pub fn reload() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&flag)).context("cannot handle signals")?;
+    Ok(flag)
+}
+
+/// A stream that is readable once any of these signals has come. Flags that are set before they are
+/// registered here are set first.
+pub fn wake() -> anyhow::Result<UnixStream> {
+    let (receiver, sender) = UnixStream::pair().context("cannot handle signals")?;
+    receiver.set_nonblocking(true)?;
+    for signal in [SIGINT, SIGTERM, SIGUSR2, SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, sender.try_clone()?)
+            .context("cannot handle signals")?;
+    }
+    Ok(receiver)
 }

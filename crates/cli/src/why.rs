@@ -3,7 +3,7 @@
 use crate::args::WhyArgs;
 use crate::done::Done;
 use crate::terminal::{print, print_json};
-use crate::{load, selection};
+use crate::{checks, load, selection};
 use anyhow::Context;
 #[cfg(target_os = "linux")]
 use std::{ffi::OsString, os::unix::process::CommandExt, path::Path, process::Command};
@@ -34,7 +34,8 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
         },
         in_progress: args.in_progress,
     };
-    let mut stalls = unhitch_analysis::diagnose(&analysis, &query);
+    let found = unhitch_analysis::diagnose(&analysis, &query);
+    let mut stalls = found.clone();
     if let Some(pid) = args.process {
         let life = unhitch_analysis::command(&analysis, pid);
         let life = life.with_context(|| format!("nothing was recorded about process {pid}"))?;
@@ -53,6 +54,11 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     if let (Some(path), Some(stall)) = (&args.svg, stalls.first()) {
         std::fs::write(path, answer::svg(&analysis, stall)).with_context(|| visible_path(path))?;
     }
+    if !args.checks.fail_on.is_empty() {
+        let answer = answer::text_for(&analysis, &query, &stalls, MAX_STALLS_JSON);
+        let is_broken = checks::check(&args.checks, &analysis, &found, args.process, &answer)?;
+        return Ok(if is_broken { Done::Breach } else { Done::Yes });
+    }
     Ok(if stalls.is_empty() { Done::NoStall } else { Done::Yes })
 }
 
@@ -64,6 +70,14 @@ pub fn explainer(trace: &Path, options: &[OsString]) -> Command {
     let mut why = Command::new("/proc/self/exe");
     why.arg0("unhitch").arg("why").args(options).arg("--").arg(trace);
     why
+}
+
+/// The process that writes the report of a trace that was just recorded, for the same reason.
+#[cfg(target_os = "linux")]
+pub fn reporter(trace: &Path, report: &Path) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("unhitch").arg("report").arg("-o").arg(report).arg("--").arg(trace);
+    command
 }
 
 /// Explains a trace that was just recorded.

@@ -2,6 +2,7 @@
 //!
 //! * [`perf_data`] reads and writes Linux `perf.data`, files and pipes, compressed or not;
 //! * [`etl`] reads Windows event traces, compressed, merged or several together;
+//! * [`import`] reads the traces of other tools: Perfetto, trace-cmd, `perf script`, LTTng;
 //! * [`container`] reads and writes `NAME.hitch`, a zip around a `perf.data` that can be mapped in
 //!   place;
 //! * [`ring`] reads and writes the rings of the recorder that runs in the kernel;
@@ -52,6 +53,7 @@ mod thread_index;
 
 pub mod container;
 pub mod etl;
+pub mod import;
 pub mod perf_data;
 pub mod ring;
 pub mod scripts;
@@ -72,11 +74,35 @@ use unhitch_model::{Trace, Warnings};
 /// # Errors
 /// If the file cannot be opened, is not a trace, or is damaged where nothing can be read without.
 pub fn open(path: &Path) -> Result<Trace, Error> {
+    if let Some(metadata) = import::ctf::metadata_of(path) {
+        return open_ctf(&metadata);
+    }
     let content = Content::open(path)?;
     if etl::is_etl(content.bytes()) && !etl::is_merged(content.bytes()) {
         return open_with_siblings(path, content);
     }
     read(content.bytes(), Scope::All, &|part| content.release(part))
+}
+
+/// Reads the trace in `file`, which is not opened by its name.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn open_file(file: File) -> Result<Trace, Error> {
+    let content = Content::of(file, Path::new("the trace"))?;
+    read(content.bytes(), Scope::All, &|part| content.release(part))
+}
+
+/// Reads the CTF trace that the file `metadata` describes.
+fn open_ctf(metadata: &Path) -> Result<Trace, Error> {
+    let description = Content::open(metadata)?;
+    let files = import::ctf::streams_of(metadata);
+    let contents: Vec<Content> =
+        files.iter().map(|file| Content::open(file)).collect::<Result<_, _>>()?;
+    let streams: Vec<&[u8]> = contents.iter().map(Content::bytes).collect();
+    import::ctf::load(description.bytes(), &streams, &|part| {
+        contents.iter().for_each(|content| content.release(part))
+    })
 }
 
 /// Reads the processes, mappings and stacks of the trace in `file`, which is what function names
@@ -179,6 +205,8 @@ fn read(bytes: &[u8], scope: Scope, release: &(dyn Fn(&[u8]) + Sync)) -> Result<
         container::read(bytes, scope, release)
     } else if etl::is_etl(bytes) {
         etl::load(&[bytes], bytes.len(), false, release)
+    } else if let Some(import) = import::of(bytes) {
+        import(bytes, release)
     } else {
         perf_data::load(bytes, release)
     }

@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod corpus;
+mod import_seeds;
 pub mod memory;
 pub mod perf;
 pub mod perf_records;

@@ -3,7 +3,7 @@
 //! ELF files cannot be made here. Their seeds are small compiled programs in the kept corpus
 //! (docs/fuzzing.md).
 
-use crate::{perf, perf_records, zips};
+use crate::{import_seeds, perf, perf_records, zips};
 use unhitch_etl_writer::{
     Bytes, CSwitch, Compression, Guid, Image, Interrupt, KernelEvent, Options, Pdb, Procedure,
     Process, Public, ReadyThread, Rundown, StackCache, ThreadFacts, Writer, metadata, uiforetw,
@@ -18,6 +18,10 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "perf_records" | "answers" => {
             vec![[&[0][..], &records].concat(), [&[1][..], &records].concat()]
         }
+        "ctf" => vec![import_seeds::ctf()],
+        "perf_script" => vec![import_seeds::PERF_SCRIPT.as_bytes().to_vec()],
+        "perfetto" => import_seeds::perfetto(),
+        "trace_dat" => vec![import_seeds::trace_dat(6), import_seeds::trace_dat(7)],
         "hitch" => vec![zips::container(&[]), zips::container(&TEXTS), etl_in_zip()],
         "hitch_parts" => vec![TEXTS.join(&0)],
         "tracepoint" => {

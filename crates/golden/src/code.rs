@@ -23,7 +23,7 @@ const KERNEL_IMAGES: [&str; 4] = ["nt", "win32k", "ntfs", "storport"];
 
 /// A call stack. 0 is the empty one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub(crate) struct Stack(usize);
+pub struct Stack(usize);
 
 /// An image that is mapped at one address in every process.
 #[derive(Clone, Default)]
@@ -44,7 +44,7 @@ pub(crate) struct Chain {
 
 /// All code of a machine.
 #[derive(Clone)]
-pub(crate) struct Code {
+pub struct Code {
     images: Vec<Image>,
     chains: Vec<Chain>,
     by_text: BTreeMap<String, Stack>,
@@ -55,8 +55,8 @@ impl Code {
         Self { images: Vec::new(), chains: vec![Chain::default()], by_text: BTreeMap::new() }
     }
 
-    /// The stack that `text` describes.
-    pub(crate) fn stack(&mut self, text: &str) -> Stack {
+    /// The stack that `text` describes: `image!function`, root first, with spaces in between.
+    pub fn stack(&mut self, text: &str) -> Stack {
         if let Some(known) = self.by_text.get(text) {
             return *known;
         }

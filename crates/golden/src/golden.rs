@@ -26,6 +26,15 @@ pub struct Golden<F> {
 }
 
 impl<F> Golden<F> {
+    /// The recording of a machine.
+    ///
+    /// # Panics
+    /// If the description of the machine contradicts itself.
+    pub fn of(machine: Machine, figures: F) -> Self {
+        let events = machine.finish();
+        Self::new(machine, events, "Synthetic.", figures)
+    }
+
     pub(crate) fn new(
         machine: Machine,
         events: Vec<Event>,

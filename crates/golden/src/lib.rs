@@ -6,6 +6,8 @@
 //! [`sixty_three_cores()`] (one long hold). *Why code*: a generator can be read and discussed, and
 //! the files are too large to keep. The function names are those of the posts; they are only names.
 //!
+//! A [`Machine`] can also be described elsewhere: the tests of a fleet (`python/synthetic`) do.
+//!
 //! Each trace comes with the figures that an answer must have. They are counted in the written
 //! events, never copied from the posts.
 
@@ -19,7 +21,10 @@ mod sixty_three_cores;
 mod split_mix64;
 mod type_an_email;
 
+pub use code::{Code, Stack};
 pub use golden::Golden;
+pub use machine::{Left, Machine, Phase, Thread};
 pub use move_my_mouse::{MouseFigures, move_my_mouse};
 pub use sixty_three_cores::{BuildFigures, LOOP_OFFSETS, sixty_three_cores};
+pub use split_mix64::SplitMix64;
 pub use type_an_email::{TypeFigures, type_an_email};

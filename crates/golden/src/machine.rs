@@ -9,12 +9,17 @@
 mod events;
 mod recording;
 
-pub(crate) use events::{Action, Event, IDLE, Left, Note, Task, Thread};
+pub(crate) use events::{Action, Event, IDLE, Note, Task};
+pub use events::{Left, Thread};
 
 use crate::code::{Code, Stack};
+use std::collections::BTreeMap;
+
+/// The name of a machine, or of its kernel, that has no other.
+const MADE_UP: &str = "made-up";
 
 /// From a time on, CPU samples show these stacks in turn, over and over; no samples without stacks.
-pub(crate) type Phase = (u64, Vec<Stack>);
+pub type Phase = (u64, Vec<Stack>);
 
 #[derive(Clone)]
 struct Stay {
@@ -42,19 +47,28 @@ struct Wake {
 }
 
 /// A machine that is recorded from `start` to `end`.
-pub(crate) struct Machine {
+pub struct Machine {
+    /// What its programs are made of.
     pub code: Code,
-    pub tasks: Vec<Task>,
-    pub start: u64,
-    pub end: u64,
-    pub period_ns: u64,
+    /// The name of the machine.
+    pub host: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Wall-clock time of the start, nanoseconds since the Unix epoch.
+    pub wall_ns: u64,
+    /// The build ids of images, where they have one.
+    pub build_ids: BTreeMap<String, [u8; 20]>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) period_ns: u64,
     /// Time from the start to the first sample of CPU 0. Each further CPU is sampled a little
     /// later.
-    pub phase_ns: u64,
+    pub(crate) phase_ns: u64,
     /// Time and thread.
-    pub exits: Vec<(u64, Thread)>,
+    pub(crate) exits: Vec<(u64, Thread)>,
     /// Time, parent, child.
-    pub births: Vec<(u64, Thread, Thread)>,
+    pub(crate) births: Vec<(u64, Thread, Thread)>,
     cpus: Vec<Vec<Stay>>,
     wakes: Vec<Wake>,
     notes: Vec<(u64, Thread, Note)>,
@@ -66,9 +80,14 @@ const GAP_NS: u64 = 4_000;
 const STAGGER_NS: u64 = 211;
 
 impl Machine {
-    pub(crate) fn new(cpus: usize, start: u64, end: u64, period_ns: u64) -> Self {
+    /// An idle machine of so many CPUs, with a CPU sample of each every `period_ns`.
+    pub fn new(cpus: usize, start: u64, end: u64, period_ns: u64) -> Self {
         Self {
             code: Code::new(),
+            host: MADE_UP.to_owned(),
+            kernel: MADE_UP.to_owned(),
+            wall_ns: 1_500_000_000_000_000_000,
+            build_ids: BTreeMap::new(),
             tasks: vec![Task { pid: 0, tid: 0, comm: "swapper/0".to_owned(), born: 0 }],
             start,
             end,
@@ -82,13 +101,18 @@ impl Machine {
         }
     }
 
+    /// The build id of the image at `path`, if it has one.
+    pub(crate) fn build_id(&self, path: &str) -> Option<&[u8; 20]> {
+        self.build_ids.get(path.rsplit('/').next().unwrap_or(path))
+    }
+
     pub(crate) fn cpus(&self) -> usize {
         self.cpus.len()
     }
 
     /// Adds a thread that existed before the trace. The thread whose tid is the pid names the
     /// process.
-    pub(crate) fn thread(&mut self, pid: u32, tid: u32, comm: &str) -> Thread {
+    pub fn thread(&mut self, pid: u32, tid: u32, comm: &str) -> Thread {
         assert!(self.tasks.iter().all(|task| task.tid != tid), "thread {tid} is there twice");
         self.tasks.push(Task { pid, tid, comm: comm.to_owned(), born: 0 });
         Thread(self.tasks.len() - 1)
@@ -96,7 +120,7 @@ impl Machine {
 
     /// `thread` runs on `cpu` from `from` to `to`, where samples show `work`. A stay that begins or
     /// ends with the trace continues beyond it.
-    pub(crate) fn run(
+    pub fn run(
         &mut self,
         cpu: usize,
         thread: Thread,
@@ -108,7 +132,7 @@ impl Machine {
     }
 
     /// The same with changing work.
-    pub(crate) fn run_phases(
+    pub fn run_phases(
         &mut self,
         cpu: usize,
         thread: Thread,
@@ -199,12 +223,12 @@ impl Machine {
     }
 
     /// `waker`, which must be running, wakes `wakee`.
-    pub(crate) fn wake(&mut self, time: u64, waker: Thread, wakee: Thread, stack: Stack) {
+    pub fn wake(&mut self, time: u64, waker: Thread, wakee: Thread, stack: Stack) {
         self.wakes.push(Wake { time, by: Waker::Task(waker), wakee, stack });
     }
 
     /// An interrupt on `cpu` wakes `wakee`.
-    pub(crate) fn interrupt(&mut self, time: u64, cpu: usize, wakee: Thread, stack: Stack) {
+    pub fn interrupt(&mut self, time: u64, cpu: usize, wakee: Thread, stack: Stack) {
         self.wakes.push(Wake { time, by: Waker::Interrupt(cpu), wakee, stack });
     }
 

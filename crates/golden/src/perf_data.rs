@@ -49,8 +49,8 @@ fn descriptions(machine: &Machine) -> Vec<EventDesc> {
 
 fn features(machine: &Machine) -> Features {
     Features {
-        host: "made-up".to_owned(),
-        kernel: "made-up".to_owned(),
+        host: machine.host.clone(),
+        kernel: machine.kernel.clone(),
         arch: "x86_64".to_owned(),
         producer: PRODUCER.to_owned(),
         cpus_online: machine.cpus() as u32,
@@ -61,7 +61,7 @@ fn features(machine: &Machine) -> Features {
         kernel_build_id: Vec::new(),
         clock_id: Some(ClockData {
             clockid: CLOCK_MONOTONIC,
-            wall_ns: 1_500_000_000_000_000_000,
+            wall_ns: machine.wall_ns,
             clock_ns: machine.start,
         }),
         sample_window: Some(Window::new(
@@ -115,6 +115,7 @@ fn side_band(machine: &Machine, events: &[Event], out: &mut Vec<u8>) {
             prot: 5,
             flags: 2,
             path: path.as_bytes(),
+            build_id: machine.build_id(path).map(|id| &id[..]),
             ..Mmap2::default()
         };
         record::mmap2(out, &map, &side_band_id(*from));

@@ -4,10 +4,12 @@
 //! may draw other numbers, and the traces would change.
 
 /// A sequence of numbers that its seed determines.
-pub(crate) struct SplitMix64(u64);
+#[derive(Debug)]
+pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The sequence of this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -20,12 +22,12 @@ impl SplitMix64 {
     }
 
     /// A number in `low..high`.
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low)
     }
 
     /// Shuffles `items`.
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.between(0, last as u64 + 1) as usize);
         }

@@ -47,9 +47,11 @@ mod id;
 mod layout;
 pub mod linux;
 mod machine;
+mod marks;
 mod meta;
 mod modules;
 mod provider_events;
+mod save;
 mod stacks;
 mod strings;
 mod symbols;
@@ -73,9 +75,11 @@ pub use machine::{
     ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount,
     Pressure, Reading, Throttling,
 };
-pub use meta::{Format, Meta, Origin, System};
+pub use marks::{MARK_PROVIDER, MarkEvent};
+pub use meta::{Format, Lack, Meta, Origin, System};
 pub use modules::{CUT, Module, ModuleKind, Modules};
 pub use provider_events::{EventHead, EventKind, KindId, ProviderEvents, ValueMap};
+pub use save::{SaveReason, Suppressed, TriggerHit};
 pub use stacks::{Frame, Stacks};
 pub use strings::Strings;
 pub use symbols::{Symbol, Symbols};

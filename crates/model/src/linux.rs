@@ -6,6 +6,8 @@ pub const USUAL_PRIO: i16 = 120;
 
 /// `CLOCK_MONOTONIC` (clock_gettime(2)).
 pub const CLOCK_MONOTONIC: u32 = 1;
+/// `CLOCK_BOOTTIME` (clock_gettime(2)).
+pub const CLOCK_BOOTTIME: u32 = 7;
 
 /// The provider and the name of an event.
 pub type EventName = (&'static str, &'static str);

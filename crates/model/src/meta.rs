@@ -3,6 +3,8 @@
 //! Readers set them. *Why capabilities*: analyses must not ask which file format a trace came from.
 //! They ask for the property that matters to them.
 
+use crate::SaveReason;
+
 /// The kind of file that a trace was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
@@ -14,6 +16,14 @@ pub enum Format {
     PerfData,
     /// Event Tracing for Windows.
     Etl,
+    /// Perfetto's protocol buffers.
+    Perfetto,
+    /// trace-cmd's `trace.dat`.
+    TraceDat,
+    /// The text of `perf script`.
+    PerfScript,
+    /// A kernel trace of LTTng: the Common Trace Format 1.8.
+    Ctf,
 }
 
 impl Format {
@@ -23,6 +33,70 @@ impl Format {
             Self::Hitch => "hitch",
             Self::PerfData => "perf.data",
             Self::Etl => "etl",
+            Self::Perfetto => "perfetto",
+            Self::TraceDat => "trace.dat",
+            Self::PerfScript => "perf script",
+            Self::Ctf => "ctf",
+        }
+    }
+
+    /// True if another tool recorded it, and its reader keeps only what a [`Trace`](crate::Trace)
+    /// has a place for.
+    pub const fn is_import(self) -> bool {
+        matches!(self, Self::Perfetto | Self::TraceDat | Self::PerfScript | Self::Ctf)
+    }
+}
+
+/// What the source of a trace cannot tell, whatever happened on the machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Lack {
+    /// No switch has the stack of the thread that left.
+    WaitStacks,
+    /// No wake-up has the stack of the thread that issued it.
+    WakeStacks,
+    /// Wake-ups are those of `sched_wakeup`: many are reported by the CPU of the woken thread.
+    Wakers,
+    /// Wake-ups do not say whether an interrupt issued them.
+    WakeContexts,
+    /// Nothing says which threads belong to one process.
+    Processes,
+    /// Frames have no addresses in files, so nothing can be named later.
+    CodeAddresses,
+}
+
+impl Lack {
+    /// The name in `info --json`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WaitStacks => "wait_stacks",
+            Self::WakeStacks => "wake_stacks",
+            Self::Wakers => "wakers",
+            Self::WakeContexts => "wake_contexts",
+            Self::Processes => "processes",
+            Self::CodeAddresses => "code_addresses",
+        }
+    }
+
+    /// What is missing, and what cannot be known without it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::WaitStacks => "no wait stacks: what each thread waited in is unknown",
+            Self::WakeStacks => "no wake stacks: releasing functions are unknown",
+            Self::Wakers => {
+                "no sched_waking: wake-ups are those of sched_wakeup, which the kernel often \
+                 reports on the CPU of the woken thread, where the waker is unknown"
+            }
+            Self::WakeContexts => {
+                "no contexts of wake-ups: a thread that an interrupt stopped for a moment may be \
+                 taken for the waker"
+            }
+            Self::Processes => {
+                "no processes: each thread whose process is unknown is shown as one of its own"
+            }
+            Self::CodeAddresses => {
+                "no places in files: functions without a name cannot be named from their files"
+            }
         }
     }
 }
@@ -72,6 +146,8 @@ pub struct Meta {
     /// True if the recorder reports every event that it drops. Linux drops context switches without
     /// a word on some machines.
     pub counts_losses: bool,
+    /// What the source cannot tell; in order, each once.
+    pub lacks: Vec<Lack>,
     /// True if the recorder notes signals and requests to disks, too.
     pub notes_facts: bool,
     /// What printed times are relative to.
@@ -102,6 +178,8 @@ pub struct Meta {
     pub recorder: String,
     /// The user's notes, saved with the trace.
     pub notes: String,
+    /// Why it was saved, if the recorder says so.
+    pub save: Option<SaveReason>,
     /// Number of buffers (ETW) or rings (Linux) that the file was made from.
     pub buffers: u64,
 }

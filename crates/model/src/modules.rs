@@ -42,6 +42,10 @@ pub enum ModuleKind {
     /// the function in the file, from 1, in the upper 32 bits, and the line in the lower; 0 if the
     /// function is not known, and then the path says why.
     Script,
+    /// A file of which a foreign trace has the functions, but not where it was mapped. Offsets are the
+    /// number of the function in the file, from 1, in the upper 32 bits, and the offset in the
+    /// function in the lower.
+    Named,
     /// Not code: the place where a stack was cut. The next recorded address lies in no executable
     /// mapping of its process, so it is not a return address, and what follows it is meaningless.
     Cut,
@@ -68,7 +72,10 @@ impl ModuleKind {
 
     /// True for a program's own code, its libraries' code, and code compiled from them.
     pub const fn is_program(self) -> bool {
-        matches!(self, Self::File | Self::Image { .. } | Self::Jit { .. } | Self::Script)
+        matches!(
+            self,
+            Self::File | Self::Image { .. } | Self::Jit { .. } | Self::Script | Self::Named
+        )
     }
 
     /// True for code of the kernel.

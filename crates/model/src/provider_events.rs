@@ -95,6 +95,37 @@ impl ProviderEvents {
         self.ends.push(self.payloads.len());
     }
 
+    /// Adds events from another source, sorted by time, between those that are there.
+    pub fn merge(&mut self, added: &[(EventHead, Vec<u8>)]) {
+        if added.is_empty() {
+            return;
+        }
+        let mut merged = Self {
+            kinds: std::mem::take(&mut self.kinds),
+            kind_ids: std::mem::take(&mut self.kind_ids),
+            maps: std::mem::take(&mut self.maps),
+            ..Self::default()
+        };
+        let mut added = added.iter().peekable();
+        for index in 0..self.len() {
+            while let Some((head, payload)) =
+                added.next_if(|(head, _)| head.time < self.time[index])
+            {
+                merged.push(*head, payload);
+            }
+            let head = EventHead {
+                time: self.time[index],
+                cpu: self.cpu[index],
+                thread: self.thread[index],
+                kind: self.kind[index],
+                stack: self.stack[index],
+            };
+            merged.push(head, self.payload(index));
+        }
+        added.for_each(|(head, payload)| merged.push(*head, payload));
+        *self = merged;
+    }
+
     /// The id of a kind, stored if new.
     pub fn intern_kind(&mut self, kind: EventKind) -> KindId {
         if let Some(&id) = self.kind_ids.get(&kind) {

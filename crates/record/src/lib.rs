@@ -37,6 +37,7 @@ mod history;
 mod idle_probe;
 mod kernel;
 mod machine;
+mod marks;
 mod memory;
 mod naming;
 mod options;
@@ -55,12 +56,14 @@ mod sideband;
 mod snapshot;
 mod stream;
 mod sys;
+mod triggers;
 mod unwind;
 mod watch;
 
 pub mod control;
 
 pub use error::Error;
+pub use marks::InputMarks;
 pub use naming::{LocalRules, Namer, NamingProcess, RuleReader, Unnamed, prepare_to_serve, serve};
 pub use options::{EngineChoice, Options};
 pub use places::{SaveTarget, fallback_folders};
@@ -68,4 +71,8 @@ pub use recorder::{CpuStatus, Recorder, Status};
 pub use recording::{Progress, Recorded, Until, record};
 pub use save::{Extras, Prepared, Saved, Timings};
 pub use snapshot::Snapshot;
-pub use watch::{WatchEvent, watch};
+pub use triggers::{Pressure, Resource, Target, TriggerConfig, Watched, What};
+pub use watch::{
+    Config, ConfigError, GroupReads, Judge, JudgeProcess, Limits, Retention, Share, Signals,
+    WatchEvent, WatchOptions, verdict_path, watch,
+};

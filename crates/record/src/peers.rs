@@ -48,7 +48,7 @@ pub(crate) fn find(
 ) -> Peers {
     let mut peers = Peers::default();
     if sockets.iter().any(|socket| socket.peer_port != 0) {
-        let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| peers.table(path, end));
+        let tables = ["tcp", "tcp6"].map(|name| peers.table(name, end));
         peers.connections = connections(&tables.concat(), sockets);
     }
     inodes.extend(peers.connections.iter().map(|(_, peer)| peer));
@@ -91,8 +91,14 @@ impl Peers {
     }
 
     /// The lines of a table of the kernel; empty where it has none.
-    fn table(&mut self, path: &str, end: Instant) -> String {
-        let Ok(mut file) = File::open(path) else { return String::new() };
+    fn table(&mut self, name: &str, end: Instant) -> String {
+        // The first process is in the machine's network, and the service in one of its own.
+        let paths = [format!("/proc/1/net/{name}"), format!("/proc/net/{name}")];
+        let file = paths.iter().find_map(|path| File::open(path).ok());
+        file.map_or(String::new(), |file| self.lines_of(file, end))
+    }
+
+    fn lines_of(&mut self, mut file: File, end: Instant) -> String {
         let mut text = String::new();
         while let Ok(1..) = file.by_ref().take(STEP_BYTES).read_to_string(&mut text) {
             if text.len() >= MAX_TABLE_BYTES || Instant::now() > end {
@@ -244,7 +250,7 @@ mod tests {
         fs::write(&path, line.repeat(2) + line.trim_end_matches("-1\n")).unwrap();
         let read = |end: Instant| {
             let mut peers = Peers::default();
-            (peers.table(path.to_str().unwrap(), end), peers.is_cut)
+            (peers.lines_of(File::open(&path).unwrap(), end), peers.is_cut)
         };
         assert_eq!(read(late + 1000 * TIME_LIMIT), (line.repeat(2), false), "without half a line");
         assert_eq!(read(late), (line.repeat(2), true));

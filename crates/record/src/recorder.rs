@@ -105,6 +105,11 @@ impl Recorder {
         Ok(recorder)
     }
 
+    /// What records: `bpf` or `perf`.
+    pub fn engine(&self) -> &'static str {
+        if self.running.session.engine.is_some() { "bpf" } else { "perf" }
+    }
+
     /// Optional features that are missing, each with the command that enables it.
     pub fn warnings(&self) -> &[String] {
         &self.info.warnings

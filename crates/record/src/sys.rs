@@ -341,8 +341,19 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// The user at the other end of a Unix socket.
-pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
+/// The process at the other end of a Unix socket, when it connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerProcess {
+    /// Its process id.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
+/// The process at the other end of a Unix socket.
+pub fn peer(socket: BorrowedFd) -> io::Result<PeerProcess> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into `peer`.
@@ -355,7 +366,39 @@ pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
             &raw mut len,
         )
     })?;
-    Ok(peer.uid)
+    Ok(PeerProcess { pid: peer.pid as u32, uid: peer.uid, gid: peer.gid })
+}
+
+/// The further groups of the process at the other end of a Unix socket.
+pub fn peer_groups(socket: BorrowedFd) -> io::Result<Vec<u32>> {
+    /// NGROUPS_MAX (limits.h).
+    const MAX_GROUPS: usize = 65_536;
+    let mut groups: Vec<libc::gid_t> = vec![0; 64];
+    loop {
+        let mut len = size_of_val(groups.as_slice()) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes into `groups`.
+        let result = check(unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        });
+        match result {
+            Err(error)
+                if error.raw_os_error() == Some(libc::ERANGE) && groups.len() < MAX_GROUPS =>
+            {
+                groups.resize(MAX_GROUPS, 0);
+            }
+            Err(error) => return Err(error),
+            Ok(_) => {
+                groups.truncate(len as usize / size_of::<libc::gid_t>());
+                return Ok(groups);
+            }
+        }
+    }
 }
 
 /// Mounts tracefs on `directory`.

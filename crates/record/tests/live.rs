@@ -1,6 +1,7 @@
 //! Records this machine for real. A test that it does not permit is skipped, and prints `SKIPPED
 //! name: reason` to stderr.
 
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
@@ -13,8 +14,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use unhitch_model::{TaskState, ThreadId, Time, Trace, Window};
 use unhitch_record::{
-    EngineChoice, Error, Extras, Options, Recorder, SaveTarget, Saved, Snapshot, Until, WatchEvent,
-    control, record, watch,
+    EngineChoice, Error, Extras, Options, Recorder, SaveTarget, Saved, Signals, Snapshot, Until,
+    WatchEvent, WatchOptions, control, record, watch,
 };
 use unhitch_symbols::Symbolizer;
 
@@ -460,6 +461,15 @@ fn live_record_runs_a_command_and_holds_all_of_it() {
     assert_eq!(traces, 1, "nothing is left of what was not recorded");
 }
 
+fn watched(traces: &Path, socket_folder: &Path) -> WatchOptions {
+    let mut watched = WatchOptions::default();
+    watched.config.recorder = options(1 << 20);
+    watched.config.folder = traces.to_owned();
+    watched.config.socket_folder = socket_folder.to_owned();
+    watched.status_interval = Some(Duration::from_secs(1));
+    watched
+}
+
 #[test]
 fn live_watch_saves_on_request_and_refuses_a_second_recorder() {
     let _alone = alone();
@@ -468,12 +478,15 @@ fn live_watch_saves_on_request_and_refuses_a_second_recorder() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (traces, socket) = (folder.path().join("traces"), folder.path().join("control"));
+    let folder = folder.path().join("control");
+    let (traces, socket) = (folder.with_file_name("traces"), folder.join("control.sock"));
     fs::create_dir(&traces).unwrap();
     let (save_flag, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let reload = AtomicBool::new(false);
+    let signals = Signals { save: &save_flag, reload: &reload, stop: &stop, wake: None };
     let saves = Mutex::new(Vec::<PathBuf>::new());
     let watching = || {
-        let report = |event: WatchEvent| match event {
+        let mut report = |event: WatchEvent<'_>| match event {
             WatchEvent::Saved(saved) => saves.lock().unwrap().push(saved.path.clone()),
             WatchEvent::SaveFailed { error, .. } => panic!("{error}"),
             WatchEvent::Status(status) => assert!(
@@ -481,13 +494,13 @@ fn live_watch_saves_on_request_and_refuses_a_second_recorder() {
             ),
             _ => {}
         };
-        watch(&options(1 << 20), &traces, &socket, &mut own_symbolizer(), report, &save_flag, &stop)
+        watch(watched(&traces, &folder), &mut own_symbolizer(), None, &mut report, signals)
     };
     thread::scope(|scope| {
         let first = scope.spawn(watching);
         let asked = Instant::now();
         let answer = loop {
-            match control::request_save(&socket, Some("it hung again")) {
+            match control::request_save(&socket, &json!({"notes": "it hung again"})) {
                 Err(Error::NotWatching { .. }) if asked.elapsed() < TIMEOUT => {
                     thread::sleep(Duration::from_millis(50))
                 }
@@ -495,15 +508,8 @@ fn live_watch_saves_on_request_and_refuses_a_second_recorder() {
             }
         };
         assert_eq!(unhitch_formats::open(&answer.path).unwrap().meta.notes, "it hung again");
-        let second = watch(
-            &options(1 << 20),
-            &traces,
-            &socket,
-            &mut own_symbolizer(),
-            |_| {},
-            &save_flag,
-            &stop,
-        );
+        let second =
+            watch(watched(&traces, &folder), &mut own_symbolizer(), None, &mut |_| {}, signals);
         assert!(matches!(second, Err(Error::AlreadyWatching { .. })));
         save_flag.store(true, Ordering::Relaxed);
         while saves.lock().unwrap().len() < 2 && asked.elapsed() < TIMEOUT {
@@ -516,7 +522,7 @@ fn live_watch_saves_on_request_and_refuses_a_second_recorder() {
     });
     let saves = saves.into_inner().unwrap();
     assert_eq!((saves.len(), fs::read_dir(&traces).unwrap().count()), (2, 2));
-    assert!(matches!(control::request_save(&socket, None), Err(Error::NotWatching { .. })));
+    assert!(matches!(control::request_save(&socket, &json!({})), Err(Error::NotWatching { .. })));
 }
 
 #[test]

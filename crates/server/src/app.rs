@@ -27,6 +27,8 @@ pub(crate) struct App {
     /// The open traces in the order of their last use, the most recent last.
     open: Mutex<Vec<(String, Stamp, Arc<Opened>)>>,
     closed: Mutex<ClosedEntries>,
+    /// The trace that is being judged in the background.
+    judging: Mutex<Option<String>>,
 }
 
 impl App {
@@ -38,12 +40,24 @@ impl App {
             upload_limit_bytes,
             open: Mutex::default(),
             closed: Mutex::default(),
+            judging: Mutex::default(),
         }
     }
 
-    /// The trace of a name; opened if it is not open, or if its file has changed since.
+    /// The trace of a name; opened if it is not open, or if its file has changed since. One whose
+    /// file has vanished stays open.
     pub fn opened(self: &Arc<Self>, name: &str) -> Result<Arc<Opened>, Error> {
-        let (path, stamp) = self.folder.find(name)?;
+        let (path, stamp) = match self.folder.find(name) {
+            Ok(found) => found,
+            Err(error) => {
+                let mut open = self.open();
+                let at = open.iter().position(|(known, ..)| known == name).ok_or(error)?;
+                let entry = open.remove(at);
+                let opened = Arc::clone(&entry.2);
+                open.push(entry);
+                return Ok(opened);
+            }
+        };
         let mut open = self.open();
         let known =
             open.iter().position(|(known, known_stamp, _)| known == name && *known_stamp == stamp);
@@ -94,6 +108,16 @@ impl App {
         let closed = self.closed();
         let entry = closed.get(name).filter(|(known, _)| *known == stamp);
         (false, entry.map(|(_, entry)| entry.clone()).unwrap_or_default())
+    }
+
+    /// The trace that is being judged in the background; none if there is nothing to judge.
+    pub fn judging(&self) -> MutexGuard<'_, Option<String>> {
+        self.judging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What reads traces.
+    pub fn tools(&self) -> &Tools {
+        &self.tools
     }
 
     /// Changes a file's name or notes. Its trace stays open if it was, and keeps what is known of

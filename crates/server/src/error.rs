@@ -27,6 +27,16 @@ pub enum Error {
     /// A table's query, a filter or a search expression cannot be used.
     #[error("{0}")]
     Query(String),
+    /// A filter expression is wrong at some place.
+    #[error("where: found {found}, expected {expected}")]
+    Filter {
+        /// What was found there.
+        found: String,
+        /// What was expected.
+        expected: String,
+        /// Where, in UTF-16 units of the expression, as browsers count.
+        at: usize,
+    },
     /// No token, or a wrong one.
     #[error("this server answers only requests with its token")]
     Token,
@@ -84,7 +94,9 @@ impl Error {
 
     fn status(&self) -> StatusCode {
         match self {
-            Self::Parameter { .. } | Self::Query(_) => StatusCode::BAD_REQUEST,
+            Self::Parameter { .. } | Self::Query(_) | Self::Filter { .. } => {
+                StatusCode::BAD_REQUEST
+            }
             Self::Token => StatusCode::UNAUTHORIZED,
             Self::Foreign(_) | Self::NoOrigin => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
@@ -128,7 +140,11 @@ impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let cause =
             std::error::Error::source(&self).map_or_else(String::new, |cause| format!(": {cause}"));
-        let body = Json(json!({ "error": format!("{self}{cause}"), "hint": self.hint() }));
+        let mut body = json!({ "error": format!("{self}{cause}"), "hint": self.hint() });
+        if let Self::Filter { at, .. } = &self {
+            body["at"] = json!(at);
+        }
+        let body = Json(body);
         let mut response = (self.status(), body).into_response();
         if matches!(self, Self::NotReady) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

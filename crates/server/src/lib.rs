@@ -2,10 +2,11 @@
 //!
 //! The page gets one screen of data at a time. Traces stay here, each owned by a thread of its own
 //! ([`opened`]) that reads it, builds its lanes, answers, and searches for its stalls last, so that
-//! there is something to see at once. [`gate`] decides which requests are admitted,
+//! there is something to see at once. [`background`] judges the rest of the folder. [`gate`] decides which requests are admitted,
 //! [`trace_folder`] which files there are. `docs/page-protocol.md` specifies the routes.
 
 mod app;
+mod background;
 mod connections;
 mod error;
 mod gate;
@@ -19,6 +20,7 @@ mod report;
 mod routes;
 mod tools;
 mod trace_folder;
+mod verdict;
 
 pub use error::Error;
 pub use report::report;

@@ -1,12 +1,12 @@
 //! A trace with everything computed from it, and its parts as JSON for the page.
 
-use crate::{Error, Tools};
+use crate::{Error, Tools, verdict};
 use rayon::ThreadPool;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use unhitch_analysis::lod::Lanes;
 use unhitch_analysis::table::{Name, Stored};
-use unhitch_analysis::{Analysis, Cancel, Query, StackKind, Stall, Wanted, answer, text};
+use unhitch_analysis::{Analysis, Cancel, Query, StackKind, Stall, Wanted, text};
 use unhitch_model::{Process, StackId, Thread, ThreadId, Time, Trace, Window};
 
 /// Maximum tables kept.
@@ -104,20 +104,12 @@ impl<'t> Loaded<'t> {
 
     /// What the list of traces shows of it.
     pub fn facts(&self) -> Map<String, Value> {
-        let meta = &self.trace.meta;
-        let facts = [
-            ("format", json!(meta.format.name())),
-            ("host", json!(meta.host)),
-            ("kernel", json!(meta.kernel)),
-            ("duration_ns", json!(self.window().duration_ns())),
-            ("cpus", json!(self.cpus())),
-        ];
-        facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        verdict::facts(self.analysis)
     }
 
     /// The number of CPUs of the machine, as far as known.
     pub fn cpus(&self) -> usize {
-        self.analysis.cpus.cpus().max(usize::from(self.trace.meta.cpus))
+        verdict::cpus(self.analysis)
     }
 
     /// The stalls, searched for once. A question that comes meanwhile waits.
@@ -134,17 +126,7 @@ impl<'t> Loaded<'t> {
 
     /// Finds the stalls; returns what the list of traces shows of the worst.
     pub fn judge(&self) -> Value {
-        let Some(worst) = self.find_stalls().first() else {
-            return json!({ "text": null, "severity": 0 });
-        };
-        let (hung, whole) =
-            (worst.explanation.window.duration_ns(), self.window().duration_ns().max(1));
-        json!({
-            "text": answer::one_line(self.analysis, worst).trim(),
-            "pattern": worst.finding.pattern.name(),
-            "duration_ns": hung,
-            "severity": hung as f64 / whole as f64,
-        })
+        verdict::verdict(self.analysis, self.find_stalls())
     }
 
     /// The search failed: there are no stalls.
@@ -258,7 +240,7 @@ impl<'t> Loaded<'t> {
 
 /// Reduces the calling thread to about a tenth of the CPU time that others compete for, where
 /// threads have priorities of their own.
-fn yield_to_others() {
+pub(crate) fn yield_to_others() {
     // If refused, the thread takes more from the others.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, 10);

@@ -176,11 +176,13 @@ impl Selection {
 
     /// The filter for a table.
     pub fn filter(&self, table: table::Name) -> Result<Option<Filter>, Error> {
-        self.filter
-            .as_deref()
-            .map(|text| Filter::parse(table, text))
-            .transpose()
-            .map_err(|error| Error::Query(format!("where: {error}")))
+        self.filter.as_deref().map(|text| Filter::parse(table, text)).transpose().map_err(|error| {
+            Error::Filter {
+                at: error.text.get(..error.offset).unwrap_or("").encode_utf16().count(),
+                found: error.found,
+                expected: error.expected,
+            }
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tempfile::NamedTempFile;
 use unhitch_formats::container;
+use unhitch_model::Format;
 
 /// Maximum length of a file name, bytes.
 const MAX_NAME_BYTES: usize = 200;
@@ -80,7 +81,8 @@ impl TraceFolder {
         }
     }
 
-    /// The names of all files that are traces by their content.
+    /// The names of all files that are traces by their content, and of those that should be by
+    /// their names: the list says what is wrong with them.
     pub fn names(&self) -> Result<Vec<String>, Error> {
         if let Some(single) = &self.single {
             return Ok(vec![single.clone()]);
@@ -91,7 +93,10 @@ impl TraceFolder {
             .take(MAX_FILES)
             .filter_map(|entry| entry.file_name().into_string().ok());
         Ok(names
-            .filter(|name| self.find(name).is_ok_and(|(path, _)| format_of(&path, name).is_some()))
+            .filter(|name| {
+                self.find(name)
+                    .is_ok_and(|(path, _)| is_trace_name(name) || format_of(&path, name).is_some())
+            })
             .collect())
     }
 
@@ -102,8 +107,11 @@ impl TraceFolder {
         let mut entry = json!({
             "name": name, "bytes": stamp.bytes, "modified": stamp.modified.map(utc), "format": format,
             "host": null, "kernel": null, "duration_ns": null, "cpus": null, "notes": "",
-            "loaded": false, "first_answer": null, "error": null,
+            "loaded": false, "judging": false, "first_answer": null, "error": null, "hint": "",
         });
+        if let Some((error, hint)) = no_trace(format, stamp.bytes) {
+            (entry["error"], entry["hint"]) = (json!(error), json!(hint));
+        }
         if format != Some("hitch") {
             return Ok(entry);
         }
@@ -119,7 +127,10 @@ impl TraceFolder {
                 entry["notes"] = json!(notes);
             }
             Ok(None) => {}
-            Err(error) => entry["error"] = json!(self.without_path(&error.to_string())),
+            Err(error) => {
+                entry["error"] = json!(self.without_path(&error.to_string()));
+                entry["hint"] = json!(DAMAGED);
+            }
         }
         Ok(entry)
     }
@@ -231,6 +242,28 @@ fn is_name(name: &str) -> bool {
         && !name.chars().any(|letter| letter.is_control() || "/\\:*?\"<>|".contains(letter))
 }
 
+/// What to do about a damaged file.
+pub(crate) const DAMAGED: &str =
+    "The file is cut or damaged. Copy it again from where it was recorded, or delete it here.";
+
+/// What is wrong with a file that is called like a trace but is none, and what to do.
+fn no_trace(format: Option<&str>, bytes: u64) -> Option<(&'static str, &'static str)> {
+    match (format, bytes) {
+        (_, 0) => Some((
+            "the file is empty",
+            "A recording that was stopped before it was saved leaves an empty file. Delete it.",
+        )),
+        (None, _) => Some(("this is no trace: it does not begin like one", DAMAGED)),
+        _ => None,
+    }
+}
+
+/// True for a name with which traces are saved.
+fn is_trace_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    [".hitch", ".etl", ".perf.data"].iter().any(|end| name.ends_with(end)) || name == "perf.data"
+}
+
 /// The format of the trace at `path`, a file called `name`, by its first bytes; none if it is not a
 /// trace.
 fn format_of(path: &Path, name: &str) -> Option<&'static str> {
@@ -245,8 +278,18 @@ fn format_of(path: &Path, name: &str) -> Option<&'static str> {
         | [b'2', b'E', b'L', b'I', b'F', b'R', b'E', b'P', ..] => Some("perf.data"),
         // ETL files begin with the size of their buffers, which identifies nothing.
         [_, ..] if ends(".etl") => Some("etl"),
-        _ => None,
+        [0x17, 0x08, b'D', b't', b'r', ..] => Some("trace.dat"),
+        _ => format_of_import(path),
     }
+}
+
+/// The format of a trace of another tool that nothing short identifies.
+fn format_of_import(path: &Path) -> Option<&'static str> {
+    /// What the formats are recognised by, bytes.
+    const HEAD: u64 = 64 << 10;
+    let mut head = Vec::new();
+    File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head)).ok()?;
+    unhitch_formats::import::format_of(&head).map(Format::name)
 }
 
 /// `2026-01-02T03:04:05Z`.

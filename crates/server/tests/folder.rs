@@ -52,6 +52,60 @@ fn a_list_says_what_is_known_and_more_once_it_was_opened() {
     assert_eq!((&server["single"], &server["editable"]), (&serde_json::Value::Null, &true.into()));
 }
 
+/// The entries of the list by name, once nothing is being judged any more.
+fn judged_list(served: &Served) -> Vec<serde_json::Value> {
+    loop {
+        let listed = served.ask("/api/traces")["traces"].as_array().unwrap().clone();
+        if listed.iter().all(|entry| entry["judging"] == false) {
+            return listed;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_folder_is_judged_without_being_opened_and_says_what_is_wrong_with_files() {
+    let served = Served::new(LIMIT, |folder| {
+        for (name, bytes) in [("empty.hitch", ""), ("letter.etl", ""), ("bare.data", "PERFILE2")] {
+            std::fs::write(folder.join(name), bytes).unwrap();
+        }
+        std::fs::write(folder.join("note.hitch"), "Dear Sir or Madam").unwrap();
+        std::fs::copy(real_trace(), folder.join("second.hitch")).unwrap();
+    });
+    let list = judged_list(&served);
+    let entry = |name: &str| list.iter().find(|entry| entry["name"] == name).unwrap();
+    for name in ["starve.hitch", "second.hitch"] {
+        let (entry, first) = (entry(name), &entry(name)["first_answer"]);
+        assert_eq!((&entry["loaded"], &entry["error"]), (&false.into(), &serde_json::Value::Null));
+        assert!(first["cause"].as_str().unwrap().contains("lock starvation"), "{entry}");
+        assert!(first["victim"].as_str().unwrap().starts_with("typing"), "{entry}");
+        assert!(first["duration_ns"].as_u64().unwrap() > 1_000_000_000, "{entry}");
+        assert_eq!(first["stalls"], 1);
+    }
+    for (name, expected) in [
+        ("empty.hitch", "empty"),
+        ("letter.etl", "empty"),
+        ("note.hitch", "no trace"),
+        ("bare.data", "damaged"),
+    ] {
+        let entry = entry(name);
+        assert!(entry["error"].as_str().unwrap().contains(expected), "{entry}");
+        assert!(!entry["hint"].as_str().unwrap().is_empty(), "{entry}");
+    }
+}
+
+#[test]
+fn a_trace_whose_file_vanishes_stays_open() {
+    let served = Served::new(LIMIT, |_| {});
+    served.until_judged("starve.hitch");
+    assert_eq!(served.ask("/api/t/starve.hitch/status")["gone"], false);
+    std::fs::remove_file(served.file("starve.hitch")).unwrap();
+    assert_eq!(served.ask("/api/t/starve.hitch/status")["gone"], true);
+    let table = served.ask("/api/t/starve.hitch/table?table=waits&by=reason");
+    assert!(!table["rows"].as_array().unwrap().is_empty());
+    assert_eq!(served.get("/api/t/other.hitch/status").status, 404);
+}
+
 #[test]
 fn traces_come_in_and_are_never_overwritten() {
     let served = Served::new(LIMIT, |_| {});
@@ -194,7 +248,6 @@ fn what_a_trace_told_is_known_after_it_was_closed_renamed_and_annotated() {
         entry["loaded"].as_bool().unwrap()
     };
     assert_eq!((shown("0.hitch"), shown("4.hitch")), (false, true), "closed; still open");
-    assert!(entry("starve.hitch")["first_answer"].is_null(), "never opened");
     // Closed and open traces, under other names and with other notes.
     for (name, to, loaded) in [("0.hitch", "a.hitch", false), ("4.hitch", "b.hitch", true)] {
         assert_eq!(

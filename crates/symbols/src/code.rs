@@ -69,7 +69,7 @@ pub fn code(
         }
         (ModuleKind::Anonymous { .. } | ModuleKind::Jit { .. }, _) => Err(NoCode::Anonymous),
         (ModuleKind::Image { .. }, _) => Err(NoCode::Image),
-        (ModuleKind::Cut | ModuleKind::Script, _) => Err(NoCode::NoModule),
+        (ModuleKind::Cut | ModuleKind::Script | ModuleKind::Named, _) => Err(NoCode::NoModule),
         (ModuleKind::Kernel, Some(path)) => KernelImage::open(path, trace, module)?.code(near),
         (ModuleKind::Kernel, None) => running_kernel_code(trace, near, options),
     }

@@ -158,6 +158,7 @@ impl Symbolizer {
                 ModuleKind::Image { .. }
                 | ModuleKind::Jit { .. }
                 | ModuleKind::Script
+                | ModuleKind::Named
                 | ModuleKind::Cut => {}
                 ModuleKind::File if trace.name(module.path) == vdso::NAME && foreign.is_some() => {}
                 ModuleKind::File => jobs.extend(self.job(trace, module, frames)),

@@ -1,11 +1,13 @@
 """A message bus and a window system."""
 
+import json
+import os
 import subprocess
 import time
 
 from actor import told
 from hang import Truth, Who, hang
-from stage import connects, stop_for_a_while, until
+from stage import HERE, connects, stop_for_a_while, until
 
 NAME = "org.example.Spelling"
 
@@ -39,19 +41,46 @@ def bus_client(address):
     return lambda: connection.send_and_get_reply(new_method_call(service, "Check")) and None
 
 
-@hang("D-Bus", [r"serve|time_sleep|pysleep|dbus_|bus_"], needs=["dbus-daemon"])
-def dbus_slow_service(stage):
-    """A service on the bus does not answer."""
+def bus(stage):
+    """A message bus; its process and its address."""
     path = stage.folder / "bus"
     address = f"unix:path={path}"
     daemon = stage.start("dbus-daemon", "--session", "--nofork", f"--address={address}")
     until("the bus", lambda: path.exists() and connects(path))
+    return daemon, address
+
+
+@hang("D-Bus", [r"serve|time_sleep|pysleep|dbus_|bus_"], needs=["dbus-daemon"])
+def dbus_slow_service(stage):
+    """A service on the bus does not answer."""
+    daemon, address = bus(stage)
     service = stage.deed(bus_service, address=address, flag=stage.folder / "think")
     service.go()
     client = stage.rhythm(bus_client, address=address)
     with stage.recording(after=2.5):
         (stage.folder / "think").touch()
     return client.truth(culprits=[service.who], others=[Who(daemon.pid)])
+
+
+@hang("GTK", [r"call_sync|check_spelling|g_dbus|g_main|serve|time_sleep|pysleep"], needs=["dbus-daemon", "Xvfb"])
+def gtk_waits_for_service(stage):
+    """A desktop program asks a service in its main loop, and draws nothing meanwhile."""
+    address = bus(stage)[1]
+    service = stage.deed(bus_service, address=address, flag=stage.folder / "think")
+    service.go()
+    editor = stage.start(
+        *("/usr/bin/python3", HERE / "sources/editor.py", address, NAME),
+        env=os.environ | {"DISPLAY": screen(stage)[1], "NO_AT_BRIDGE": "1"},
+        **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True},
+    )
+    until("its window", lambda: editor.stdout.readline())
+    with stage.recording():
+        (stage.folder / "think").touch()
+        print(file=editor.stdin, flush=True)
+        time.sleep(2)
+    print(file=editor.stdin, flush=True)
+    began, ended = json.loads(until("its end", editor.stdout.readline))
+    return Truth(Who(editor.pid, editor.pid), began, ended, culprits=[service.who])
 
 
 def screen(stage):

@@ -64,3 +64,15 @@ def java_collection(stage):
 def java_safepoint(stage):
     """All wait until a counted loop reaches a safepoint."""
     return disturbed(stage, "safepoint", "-XX:+UseSerialGC", "-XX:-UseCountedLoopSafepoints")
+
+
+@hang("Java", [COMPUTES, r"enqueue|submit|FutureTask|park"], needs=NEEDS)
+def java_pool(stage):
+    """The only thread of an executor computes, and a task waits in its queue."""
+    return disturbed(stage, "pool", culprit="pool-1-thread-1")
+
+
+@hang("Java", [r"disturb|sleep|deposit|ReadWrite|AbstractQueued|park"], lock=True, needs=NEEDS)
+def java_read_lock(stage):
+    """A reader sleeps with a ReentrantReadWriteLock, and a writer waits."""
+    return disturbed(stage, "readers")

@@ -147,3 +147,27 @@ def mariadb_lock_queue(stage):
         holder.result()
         change.result()
     return reader.truth(culprits=sides(pid, holder), others=sides(pid, reader, change))
+
+
+@hang("MariaDB", WAITS + [r"Item_func_get_lock|get_lock"], lock=True, needs=NEEDS)
+def mariadb_named_lock(stage):
+    """A lock with a name (GET_LOCK) is held by a client that thinks."""
+    pid, path = server(stage)
+    client = stage.rhythm(named_lock, path=path)
+    take = ["select get_lock('report', 10)"]
+    holder = stage.deed(think_between, path=path, first=take, last="do release_lock('report')")
+    with stage.recording():
+        holder.go()
+        holder.result()
+    return client.truth(culprits=sides(pid, holder), others=sides(pid, client))
+
+
+def named_lock(path):
+    """A client that takes and gives back a lock with a name."""
+    connection = connect(path)
+
+    def take():
+        run(connection, "select get_lock('report', 10)")
+        run(connection, "select release_lock('report')")
+
+    return take, thread_of_connection(connection)

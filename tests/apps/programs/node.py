@@ -1,5 +1,8 @@
 """Node.js: one event loop, and one pool of four threads."""
 
+import os
+import time
+
 import web
 from hang import Who, hang
 from stage import HERE, children, connects, free_port, threads, until
@@ -71,3 +74,30 @@ def node_pool(stage):
         other.result()
         pool = [who for who in threads(pid) if who not in before]
     return client.truth(culprits=pool, others=[Who(pid, pid)])
+
+
+@hang("Node.js", [r"readConfig|readSync|readFileSync|FSReq|uv_fs|ReadFile"], needs=NEEDS)
+def node_sync_read(stage):
+    """readFileSync of a pipe that nobody writes to keeps the event loop."""
+    pid, port = server(stage)
+    client = stage.rhythm(web.get, port=port, path="/fast")
+    fifo = stage.folder / "settings"
+    os.mkfifo(fifo)
+    other = stage.deed(visit, port=port, path=f"/read?{fifo}")
+    writer = stage.deed(writes_late, path=fifo)
+    with stage.recording():
+        other.go()
+        writer.go()
+        other.result()
+    return client.truth(culprits=[writer.who], others=[Who(pid, pid)])
+
+
+def writes_late(path):
+    """A program that opens a pipe at once and writes to it late."""
+
+    def write():
+        with open(path, "w") as pipe:
+            time.sleep(1.2)
+            pipe.write("{}")
+
+    return write

@@ -202,3 +202,51 @@ def sometimes_sorts(port, flag):
         )
 
     return query, backend_of(connection)
+
+
+def hold(port, statements, last):
+    """A client that takes a lock, thinks, and gives it back."""
+    connection = connect(port)
+
+    def think():
+        for statement in statements:
+            connection.run(statement)
+        time.sleep(1.2)
+        connection.run(last)
+
+    return think, backend_of(connection)
+
+
+def ask(port, statement):
+    """A client that repeats one statement."""
+    connection = connect(port)
+    return lambda: connection.run(statement) and None, backend_of(connection)
+
+
+def held(stage, statement, statements, last):
+    """A hang of whoever repeats `statement`, while somebody keeps a lock."""
+    port = server(stage)
+    client = stage.rhythm(ask, port=port, statement=statement)
+    holder = stage.deed(hold, port=port, statements=statements, last=last)
+    with stage.recording():
+        holder.go()
+        holder.result()
+    return client.truth(
+        culprits=[holder.who, Who(holder.facts["backend"])],
+        others=[Who(client.facts["backend"])],
+    )
+
+
+@hang("PostgreSQL", LOCKS, lock=True, needs=NEEDS)
+def postgres_advisory_lock(stage):
+    """Two programs agree by an advisory lock; one keeps it."""
+    take, give = "select pg_advisory_lock(1)", "select pg_advisory_unlock(1)"
+    both = "select pg_advisory_lock(1), pg_advisory_unlock(1)"
+    return held(stage, both, [take], give)
+
+
+@hang("PostgreSQL", LOCKS, lock=True, needs=NEEDS)
+def postgres_lock_table(stage):
+    """A migration has the table locked and thinks."""
+    lock = "lock table accounts in access exclusive mode"
+    return held(stage, "select count(*) from accounts", ["begin", lock], "commit")

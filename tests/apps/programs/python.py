@@ -7,13 +7,14 @@ import multiprocessing
 import queue
 import re
 import socket
+import sys
 import threading
 import time
 
 import actor
 import web
 from hang import Truth, Who, hang
-from stage import connects, free_port, until
+from stage import HERE, children, connects, free_port, until
 
 COMPUTES = r"sre_|SRE|pattern_match|validate_input"
 
@@ -217,3 +218,87 @@ def python_connection_pool(stage):
         (stage.folder / "export").touch()
     exporter = Who(program.who.pid, program.facts["exporter"], "exporter")
     return program.truth(culprits=[exporter])
+
+
+def lock_in_two_threads(flag):
+    """A program whose two threads take one lock; the other one keeps it for long."""
+    lock = threading.Lock()
+
+    def write_backup():
+        while True:
+            with lock:
+                if actor.told(flag):
+                    time.sleep(1.2)
+            time.sleep(actor.PERIOD)
+
+    other = threading.Thread(target=write_backup, daemon=True, name="backup")
+    other.start()
+
+    def save():
+        with lock:
+            pass
+
+    return save, {"backup": other.native_id}
+
+
+@hang("Python", [r"write_backup|save|lock_acquire|time_sleep|pysleep"], lock=True)
+def python_lock(stage):
+    """A thread sleeps with a threading.Lock."""
+    program = stage.rhythm(lock_in_two_threads, flag=stage.folder / "keep")
+    with stage.recording(after=2.5):
+        (stage.folder / "keep").touch()
+    backup = Who(program.who.pid, program.facts["backup"], "backup")
+    return program.truth(culprits=[backup])
+
+
+def converts(flag):
+    """A program that runs a command for each document; one document is big."""
+    import subprocess
+
+    def convert():
+        nap = "1.2" if actor.told(flag) else "0.01"
+        command = subprocess.Popen(["sh", "-c", f"sleep {nap}; true"])
+        command.wait()
+        return command.pid
+
+    return convert
+
+
+@hang("Python", [r"convert|subprocess|wait|sleep"])
+def python_child(stage):
+    """A program waits for a command that sleeps."""
+    program = stage.rhythm(converts, flag=stage.folder / "big")
+    with stage.recording():
+        (stage.folder / "big").touch()
+        time.sleep(0.5)
+        culprits = children(program.who.pid)
+        time.sleep(1.2)
+    longest = program.longest()
+    return Truth(program.who, longest["from"], longest["to"], culprits)
+
+
+@hang("gunicorn", [r"report|time_sleep|pysleep|handle|run|sync"])
+def gunicorn_one_worker(stage):
+    """The only worker of a web server makes a slow page."""
+    port = free_port()
+    options = ["-b", f"127.0.0.1:{port}", "-w", "1", "--chdir", HERE / "sources"]
+    server = stage.start(sys.executable, "-m", "gunicorn", *options, "wsgi:application")
+    until("gunicorn", lambda: connects(port))
+    client = stage.rhythm(visitor, port=port)
+    other = stage.deed(slow_page, port=port)
+    with stage.recording():
+        other.go()
+        other.result()
+    return client.truth(culprits=children(server.pid))
+
+
+def slow_page(port):
+    """A browser that asks for a report."""
+
+    def visit():
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("GET", "/report")
+        connection.getresponse().read()
+        connection.close()
+
+    return visit

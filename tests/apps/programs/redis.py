@@ -74,7 +74,7 @@ def redis_lua(stage):
 def redis_big_key(stage):
     """DEL frees a sorted set of millions of members."""
     script = "for i = 1, 1e5 do redis.call('zadd', 'scores', i + ARGV[1], i + ARGV[1]) end return 1"
-    fill = [f'eval "{script}" 0 {part * 100_000}' for part in range(25)]
+    fill = [f'eval "{script}" 0 {part * 100_000}' for part in range(60)]
     return expensive(stage, fill, "del scores")
 
 
@@ -88,3 +88,9 @@ def memcached_stopped(stage):
     with stage.recording():
         somebody = stop_for_a_while(server.pid)
     return client.truth(culprits=[Who(server.pid), somebody])
+
+
+@hang("Redis", [r"rdb|save|Save|compress|lzf"], needs=REDIS)
+def redis_save(stage):
+    """SAVE writes everything to disk, and nobody is served meanwhile."""
+    return expensive(stage, ["debug populate 1500000 user 100"], "save")

@@ -92,7 +92,7 @@ def make_slow_recipe(stage):
 @hang("git", LZMA, needs=["git", "xz"])
 def git_hook(stage):
     """git commit waits for a hook."""
-    numbers(stage, 170_000)
+    numbers(stage, 400_000)
     stage.run("git", "init", "--quiet")
     hook = stage.folder / ".git/hooks/pre-commit"
     hook.write_text("#!/bin/sh\nxz -T1 -3 -k -f numbers\n")

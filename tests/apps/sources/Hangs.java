@@ -1,6 +1,9 @@
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
  * Hangs of a Java program: a thread has a rhythm and measures it, another one is told to disturb
@@ -12,6 +15,8 @@ public final class Hangs {
     private static final int PERIOD_MS = 20;
     private static final Object account = new Object();
     private static final ReentrantLock lock = new ReentrantLock();
+    private static final ReentrantReadWriteLock readers = new ReentrantReadWriteLock();
+    private static final ExecutorService pool = Executors.newFixedThreadPool(1);
     private static volatile long longestFrom;
     private static volatile long longestTo;
     private static volatile int result;
@@ -59,6 +64,33 @@ public final class Hangs {
             result++;
         } finally {
             lock.unlock();
+        }
+    }
+
+    static void depositAsWriter() {
+        readers.writeLock().lock();
+        try {
+            result++;
+        } finally {
+            readers.writeLock().unlock();
+        }
+    }
+
+    static void enqueue() throws Exception {
+        pool.submit(() -> result++).get();
+    }
+
+    /** What the heartbeat repeats. */
+    private static Work operation(String hang) {
+        switch (hang) {
+            case "reentrant":
+                return Hangs::depositWithLock;
+            case "readers":
+                return Hangs::depositAsWriter;
+            case "pool":
+                return Hangs::enqueue;
+            default:
+                return Hangs::deposit;
         }
     }
 
@@ -115,6 +147,17 @@ public final class Hangs {
                     lock.unlock();
                 }
                 break;
+            case "readers":
+                readers.readLock().lock();
+                try {
+                    Thread.sleep(1200);
+                } finally {
+                    readers.readLock().unlock();
+                }
+                break;
+            case "pool":
+                pool.submit(() -> computeInterest(1200));
+                break;
             case "collection":
                 for (int n = 0; n < heap.size(); n += 3) {
                     heap.set(n, new Object[] {null, null});
@@ -136,8 +179,8 @@ public final class Hangs {
     public static void main(String[] arguments) throws Exception {
         String hang = arguments[0];
         prepare(hang);
-        Work operation = hang.equals("reentrant") ? Hangs::depositWithLock : Hangs::deposit;
-        start("heartbeat", () -> beat(operation));
+        pool.submit(() -> result++).get();
+        start("heartbeat", () -> beat(operation(hang)));
         Object told = new Object();
         start("disturber", () -> {
             synchronized (told) {

@@ -6,7 +6,7 @@ const fs = require("node:fs");
 const http = require("node:http");
 
 const orders = JSON.stringify(
-  Array.from({ length: 900000 }, (_, id) => ({ id, name: "order " + id, price: id / 7 })),
+  Array.from({ length: 2500000 }, (_, id) => ({ id, name: "order " + id, price: id / 7 })),
 );
 
 function parseOrders() {
@@ -36,8 +36,12 @@ function convertImage() {
 
 function hashPasswords() {
   for (let user = 0; user < 4; user++) {
-    crypto.pbkdf2("password" + user, "salt", 400000, 64, "sha512", () => {});
+    crypto.pbkdf2("password" + user, "salt", 1000000, 64, "sha512", () => {});
   }
+}
+
+function readConfig(url) {
+  return fs.readFileSync(url.split("?")[1], "utf8").length;
 }
 
 const pages = {
@@ -46,6 +50,7 @@ const pages = {
   "/email": () => String(validateEmail(address)),
   "/child": () => String(convertImage()),
   "/hash": () => String(hashPasswords()),
+  "/read": (url) => String(readConfig(url)),
 };
 
 const server = http
@@ -53,7 +58,7 @@ const server = http
     if (request.url === "/file") {
       fs.readFile(__filename, (_, content) => response.end(content));
     } else {
-      response.end(pages[request.url]());
+      response.end(pages[request.url.split("?")[0]](request.url));
     }
   })
   .listen(Number(process.argv[2]), "127.0.0.1");

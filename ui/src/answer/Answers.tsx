@@ -11,8 +11,10 @@ import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import { openMenu } from "../parts/MenuHost";
 import { svgText } from "../parts/svg";
 import * as store from "../state/store";
+import { replacing } from "../state/url";
 import { durationText, percent, plural, timeText } from "../units";
 import { Clauses } from "./Clauses";
+import { Compare } from "./Compare";
 import { Partition } from "./Partition";
 import { StallList } from "./StallList";
 import { markdown } from "./spans";
@@ -32,7 +34,7 @@ effect(() => {
     store.shown.peek() === null &&
     !store.isSelecting(store.selection.peek()) &&
     store.view.peek() === "answers";
-  if (untouched) store.openStall(worst.id, worst);
+  if (untouched) replacing(() => store.openStall(worst.id, worst));
 });
 
 export function Answers() {
@@ -50,14 +52,32 @@ export function Answers() {
 
 function Open() {
   const { data, error, loading } = stallDetail.value;
+  const { threads, range } = store.selection.value;
+  if (store.stall.value === null && threads.length > 1 && range !== null) return <Compare />;
   if (store.stall.value === null && !store.canExplain.value) {
     const none = stalls.value.data?.stalls.length === 0;
     return (
-      <p class="empty">
-        {none
-          ? "Nothing hung long enough to report. Tables and Stacks show what the threads did."
-          : "Choose a stall on the left or in the overview above."}
-      </p>
+      <div class="empty">
+        <h1>{none ? "No stall was found" : "No stall is open"}</h1>
+        {store.selection.value.threads.length > 1 && store.selection.value.range === null && (
+          <p>Drag in the timeline to select a time: then the selected threads are compared here.</p>
+        )}
+        {none ? (
+          <>
+            <p>Nothing hung long enough to report. Still, any wait can be explained:</p>
+            <ol>
+              <li>Click a thread's name in the timeline below.</li>
+              <li>Drag over the time in question.</li>
+              <li>
+                Press <kbd>E</kbd>, or right-click and choose <em>Explain this</em>.
+              </li>
+            </ol>
+            <p>Tables and Stacks show what all threads did.</p>
+          </>
+        ) : (
+          <p>Choose a stall on the left or in the overview above.</p>
+        )}
+      </div>
     );
   }
   if (error) return <ErrorMessage error={error} />;
@@ -86,11 +106,12 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
       </header>
       <div class="cause-box">
         <Clauses clauses={clauses} kinds={["cause"]} />
+        <Clauses clauses={clauses} kinds={["evidence"]} />
         <Clauses clauses={clauses} kinds={["remedy"]} />
       </div>
       <Partition answer={answer}>
         <div class="story">
-          <Clauses clauses={clauses} kinds={["story", "machine", "input", "evidence", "warning"]} />
+          <Clauses clauses={clauses} kinds={["story", "machine", "input"]} />
         </div>
       </Partition>
       {chain.length > 0 && (

@@ -13,6 +13,8 @@ import { type Share, segments, shownShares } from "./shares";
 
 const HEIGHT = 26;
 const MAX_ROWS = 6;
+/** What was explained, by its headline. */
+const WHOLE: Readonly<Record<string, string>> = { WINDOW: "time range", WAIT: "wait" };
 
 /** The bar in full width; below it the table, with the sentences (`children`) next to it. */
 export function Partition({
@@ -25,7 +27,9 @@ export function Partition({
   const ref = useRef<HTMLDivElement>(null);
   const width = useSize(ref).value.width;
   const all = useSignal(false);
-  const shown = shownShares(answer.partition, all.value ? Infinity : MAX_ROWS);
+  const shown = all.value
+    ? answer.partition.map((part) => ({ part, parts: 1, ns: part.ns, crowd: null }))
+    : shownShares(answer.partition, MAX_ROWS);
   const sum = answer.partition.reduce((ns, part) => ns + part.ns, 0);
   return (
     <section class="partition" aria-label="Where the time went">
@@ -86,7 +90,7 @@ export function Partition({
               <td />
               <td colSpan={2}>
                 {sum === answer.duration_ns
-                  ? "the whole stall, to the nanosecond"
+                  ? `the whole ${WHOLE[answer.headline] ?? "stall"}, to the nanosecond`
                   : "WARNING: not the whole stall: this answer is wrong somewhere. That is a bug."}
               </td>
             </tr>
@@ -99,7 +103,7 @@ export function Partition({
 }
 
 function Row({ share, total, more }: { share: Share; total: number; more: () => void }) {
-  const { part, parts, ns } = share;
+  const { part, parts, ns, crowd } = share;
   rememberName(part.who);
   const thread = part.who !== null && part.who.tid !== 0 ? part.who : null;
   return (
@@ -115,14 +119,14 @@ function Row({ share, total, more }: { share: Share; total: number; more: () => 
       <td>
         {parts > 1 ? (
           <button type="button" class="text-link" title="List them one by one" onClick={more}>
-            {count(parts)} more
+            {crowd === null ? `${count(parts)} more` : `${count(parts)} ${crowd}`}
           </button>
         ) : thread ? (
           <button
             type="button"
             class="text-link"
             title="Filter all views by this thread"
-            onClick={() => store.select({ thread: thread.thread })}
+            onClick={() => store.select({ threads: [thread.thread] })}
           >
             {who(part)}
           </button>
@@ -135,7 +139,7 @@ function Row({ share, total, more }: { share: Share; total: number; more: () => 
 }
 
 function shareText(share: Share): string {
-  return `${share.part.label} ${share.parts > 1 ? `${count(share.parts)} more` : who(share.part)}`;
+  return `${share.part.label} ${share.parts > 1 ? `${count(share.parts)} ${share.crowd ?? "more"}` : who(share.part)}`;
 }
 
 function who(part: Part): string {

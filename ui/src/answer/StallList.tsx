@@ -17,6 +17,7 @@ const KINDS: Readonly<Record<string, string>> = {
   machine: "whole machine",
   mark: "at a mark",
   ui_delay: "UI delay",
+  input: "input",
 };
 
 /** Maximum stalls listed; the Tables view has all of them. */
@@ -35,7 +36,7 @@ export function StallList() {
   const selection = store.selection.value;
   // An open stall selects its own time, which must not shorten the list.
   const restricts =
-    selection.thread !== null ||
+    selection.threads.length > 0 ||
     selection.process !== null ||
     (selection.range !== null && store.stall.value === null);
   const inside = restricts
@@ -59,15 +60,7 @@ export function StallList() {
             type="button"
             class="text-link"
             onClick={() => {
-              store.table.value = {
-                preset: "stalls",
-                table: "stalls",
-                by: [],
-                show: [],
-                graph: [],
-                where: "",
-                sort: "",
-              };
+              store.table.value = { ...store.NO_TABLE, preset: "stalls", table: "stalls" };
               store.view.value = "tables";
             }}
           >

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Part, StallEntry, TextLink } from "../api/types";
+import type { Part, StallEntry, TextLink, Who } from "../api/types";
 import { ns, range } from "../units";
 import { area, pack } from "./bars";
 import { segments, shownShares } from "./shares";
@@ -72,6 +72,18 @@ test("the rest is merged by kind, unless it is a single part", () => {
     ["lock held by", 1, 4],
     ["lock held by", 2, 5],
     ["ran", 1, 1],
+  ]);
+});
+
+test("threads of one name are one share if they are many", () => {
+  const of = (name: string, value: number, thread: number): Part => ({
+    ...part(value),
+    who: { thread, tid: thread, pid: 1, process_id: 1, name, process: "p" } as unknown as Who,
+  });
+  const parts = [of("main", 9, 1), ...[2, 3, 4, 5].map((thread) => of("gomacc", 4, thread))];
+  expect(shownShares(parts, 6).map((share) => [share.crowd, share.parts, share.ns])).toEqual([
+    ["gomacc", 4, 16],
+    [null, 1, 9],
   ]);
 });
 

@@ -7,6 +7,8 @@ export interface Share {
   readonly part: Part;
   /** Number of parts it stands for. */
   readonly parts: number;
+  /** The name that all of them share, if they do. */
+  readonly crowd: string | null;
   readonly ns: number;
 }
 
@@ -15,20 +17,47 @@ export interface Segment extends Share {
   readonly width: number;
 }
 
-/** Merges parts of one kind; the largest sum first. */
-function mergeByKind(parts: readonly Part[]): Share[] {
+const alone = (part: Part): Share => ({ part, parts: 1, ns: part.ns, crowd: null });
+
+/** Merges parts with the same key; the largest sum first. */
+function merge(parts: readonly Part[], keyOf: (part: Part) => string): Share[] {
   const kinds = new Map<string, Share>();
   for (const part of parts) {
-    const kind = `${part.label} ${part.state}`;
-    const other = kinds.get(kind);
+    const key = keyOf(part);
+    const other = kinds.get(key);
     kinds.set(
-      kind,
+      key,
       other
-        ? { part: other.part, parts: other.parts + 1, ns: other.ns + part.ns }
-        : { part, parts: 1, ns: part.ns },
+        ? {
+            part: other.part,
+            parts: other.parts + 1,
+            ns: other.ns + part.ns,
+            crowd: part.who && other.part.who?.name === part.who.name ? part.who.name : null,
+          }
+        : alone(part),
     );
   }
   return [...kinds.values()].sort((a, b) => b.ns - a.ns);
+}
+
+const kindOf = (part: Part): string => `${part.label} ${part.state}`;
+const mergeByKind = (parts: readonly Part[]): Share[] => merge(parts, kindOf);
+
+/** Minimum threads of one name that are shown as one line. */
+const MIN_CROWD = 3;
+
+/** Parts of a kind whose threads share a name are one share if they are many; else one each. */
+function crowds(parts: readonly Part[]): Share[] {
+  const keyOf = (part: Part) => `${kindOf(part)} ${part.who?.name}`;
+  const merged = merge(
+    parts.filter((part) => part.who !== null),
+    keyOf,
+  );
+  const many = new Set(merged.filter((s) => s.parts >= MIN_CROWD).map((s) => keyOf(s.part)));
+  return [
+    ...merged.filter((share) => share.parts >= MIN_CROWD),
+    ...parts.filter((part) => part.who === null || !many.has(keyOf(part))).map(alone),
+  ].sort((a, b) => b.ns - a.ns);
 }
 
 /**
@@ -42,20 +71,30 @@ export function segments(parts: readonly Part[], width: number, minWidth = 3): S
   const large = parts.filter((part) => part.ns * scale >= minWidth);
   const small = parts.filter((part) => part.ns * scale < minWidth);
   let ns = 0;
-  return [...large.map((part) => ({ part, parts: 1, ns: part.ns })), ...mergeByKind(small)].map(
-    (share) => {
-      const x = ns * scale;
-      ns += share.ns;
-      return { ...share, x, width: share.ns * scale };
-    },
-  );
+  return [...large.map(alone), ...mergeByKind(small)].map((share) => {
+    const x = ns * scale;
+    ns += share.ns;
+    return { ...share, x, width: share.ns * scale };
+  });
 }
 
-/** The first `max` parts, and the rest merged by kind. A single remaining part stays as it is. */
+/**
+ * The largest `max` shares, crowds of one name together, and the rest merged by kind. A single
+ * remaining part stays as it is.
+ */
 export function shownShares(parts: readonly Part[], max: number): Share[] {
-  const keep = parts.length <= max + 1 ? parts.length : max;
-  return [
-    ...parts.slice(0, keep).map((part) => ({ part, parts: 1, ns: part.ns })),
-    ...mergeByKind(parts.slice(keep)),
-  ];
+  const all = crowds(parts);
+  const keep = all.length <= max + 1 ? all.length : max;
+  const rest = new Map<string, Share>();
+  for (const share of all.slice(keep)) {
+    const kind = kindOf(share.part);
+    const other = rest.get(kind);
+    rest.set(
+      kind,
+      other
+        ? { ...other, parts: other.parts + share.parts, ns: other.ns + share.ns, crowd: null }
+        : share,
+    );
+  }
+  return [...all.slice(0, keep), ...[...rest.values()].sort((a, b) => b.ns - a.ns)];
 }

@@ -10,6 +10,8 @@ export class ApiError extends Error {
     readonly status: number,
     message: string,
     readonly hint: string,
+    /** Where a filter is wrong, in characters; `null` for any other error. */
+    readonly at: number | null = null,
   ) {
     super(message);
   }
@@ -54,14 +56,16 @@ async function request(path: string, init: RequestInit): Promise<Response> {
   if (response.ok) return response;
   let message = `${response.status} ${response.statusText}`;
   let hint = "";
+  let at: number | null = null;
   try {
-    const body = (await response.json()) as { error?: string; hint?: string };
+    const body = (await response.json()) as { error?: string; hint?: string; at?: number };
     message = body.error ?? message;
     hint = body.hint ?? "";
+    at = body.at ?? null;
   } catch {
     // Without a body, the status is all there is to report.
   }
-  throw new ApiError(response.status, message, hint);
+  throw new ApiError(response.status, message, hint, at);
 }
 
 export async function getJson<T>(

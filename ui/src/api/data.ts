@@ -1,8 +1,8 @@
 /** Data of the open trace that several views share: status, summary, stalls, tables, names. */
 import { computed, effect, signal } from "@preact/signals";
 import * as store from "../state/store";
-import { type Range, range } from "../units";
-import { getJson, isAbort, tracePath } from "./client";
+import { type Range, range, type ThreadIx } from "../units";
+import { type ApiError, getJson, isAbort, tracePath } from "./client";
 import { asApiError, liveQuery, type QueryState } from "./query";
 import type {
   Curve,
@@ -20,6 +20,8 @@ import { whoText } from "./who";
 
 /** Interval between status requests while the server analyses the trace. */
 const POLL_MS = 300;
+/** Interval between status requests afterwards: the file may vanish. */
+const WATCH_MS = 5000;
 
 export const server = liveQuery<ServerInfo>(() => ({
   key: "server",
@@ -29,7 +31,14 @@ export const server = liveQuery<ServerInfo>(() => ({
 /** The server's progress with the open trace. */
 export const status = signal<QueryState<Status>>({ data: null, error: null, loading: false });
 
-/** Polls until the trace is ready or has failed; call once. */
+function lost(error: ApiError): void {
+  const { data } = status.peek();
+  if (data && error.status === 404)
+    status.value = { ...status.peek(), data: { ...data, gone: true } };
+  else store.notify(error.message);
+}
+
+/** Polls the status: often until the trace is ready or has failed, then seldom. Call once. */
 export function watchStatus(): void {
   effect(() => {
     const trace = store.trace.value;
@@ -41,10 +50,15 @@ export function watchStatus(): void {
       try {
         const data = await getJson<Status>(tracePath(trace, "status"), {}, controller.signal);
         const done = data.stage === "ready" || data.stage === "failed";
-        status.value = { data, error: null, loading: !done };
-        if (!done) timer = setTimeout(() => void poll(), POLL_MS);
+        // Only what changed: everything that depends on the status would run again.
+        if (JSON.stringify(data) !== JSON.stringify(status.peek().data))
+          status.value = { data, error: null, loading: !done };
+        if (data.stage !== "failed")
+          timer = setTimeout(() => void poll(), done ? WATCH_MS : POLL_MS);
       } catch (error) {
         if (isAbort(error)) return;
+        // What is on the screen stays when the server, or the file, is gone.
+        if (status.peek().data?.stage === "ready") return lost(asApiError(error));
         status.value = { data: null, error: asApiError(error), loading: false };
       }
     };
@@ -107,10 +121,10 @@ export const stallDetail = traceQuery<StallAnswer>(
         ? "explain"
         : null,
   (): Record<string, number | null> => {
-    const { thread, range } = store.selection.value;
+    const { threads, range } = store.selection.value;
     return store.stall.value !== null || range === null
       ? {}
-      : { thread, from: Math.round(range.from), to: Math.round(range.to) };
+      : { thread: threads[0] ?? null, from: Math.round(range.from), to: Math.round(range.to) };
   },
 ).state;
 /** Busy CPUs over the whole trace, for the overview. */
@@ -139,9 +153,9 @@ export function rememberName(who: Who | null | undefined): void {
 }
 
 const unnamed = computed(() => {
-  const { thread, process } = store.selection.value;
+  const { threads, process } = store.selection.value;
   return (
-    (thread !== null && !known.value.has(`t${thread}`)) ||
+    threads.some((thread) => !known.value.has(`t${thread}`)) ||
     (process !== null && !known.value.has(`p${process}`))
   );
 });
@@ -188,12 +202,9 @@ export function processName(ix: number): string {
 export function matchesSelection(entry: StallEntry, selection: store.Selection): boolean {
   const r: Range | null = selection.range;
   if (r !== null && (entry.to <= r.from || entry.from >= r.to)) return false;
-  if (
-    selection.thread !== null &&
-    entry.victim?.thread !== selection.thread &&
-    entry.culprit?.thread !== selection.thread
-  )
-    return false;
+  const involves = (thread: ThreadIx) =>
+    entry.victim?.thread === thread || entry.culprit?.thread === thread;
+  if (selection.threads.length > 0 && !selection.threads.some(involves)) return false;
   if (
     selection.process !== null &&
     entry.victim?.process_id !== selection.process &&

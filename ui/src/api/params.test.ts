@@ -4,11 +4,16 @@ import { range, threadIx } from "../units";
 import { hasStacks, quoted, whereParams } from "./params";
 
 test("a selected function filters the table's own stack column", () => {
-  const selection = { ...NO_SELECTION, range: range(1.4, 7), thread: threadIx(3), stack: "lock" };
+  const selection = {
+    ...NO_SELECTION,
+    range: range(1.4, 7),
+    threads: [threadIx(3)],
+    stack: "lock",
+  };
   expect(whereParams(selection, "waits")).toEqual({
     from: 1,
     to: 7,
-    thread: 3,
+    thread: ["3"],
     process: null,
     where: "wait stack ~ 'lock'",
   });

@@ -18,7 +18,7 @@ export function selectionParams(s: Selection): Params {
   return {
     from: s.range === null ? null : Math.round(s.range.from),
     to: s.range === null ? null : Math.round(s.range.to),
-    thread: s.thread,
+    thread: s.threads.map(String),
     process: s.process,
   };
 }
@@ -37,6 +37,23 @@ export function whereParams(s: Selection, of: string, where = ""): Params {
     ...selectionParams(s),
     where: parts.length > 1 ? parts.map((part) => `(${part})`).join(" and ") : (parts[0] ?? null),
   };
+}
+
+/** Waits in which a thread had nothing to do. */
+const IDLE = "not (reason = idle or reason = kernel_idle)";
+
+/**
+ * The same for the Stacks view: by default without idle waits; `scope` are the threads of the open
+ * stall that it is limited to.
+ */
+export function stacksParams(
+  s: Selection,
+  of: "wait" | "wake" | "sample",
+  idle: boolean,
+  scope: readonly number[] | null,
+): Params {
+  const params = whereParams(s, of, idle || of === "sample" ? "" : IDLE);
+  return scope === null ? params : { ...params, thread: scope.map(String), process: null };
 }
 
 /**

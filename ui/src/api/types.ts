@@ -54,8 +54,23 @@ export interface TraceEntry {
   cpus: number | null;
   notes: string;
   loaded: boolean;
-  first_answer: { text: string | null; severity: number } | null;
+  first_answer: FirstAnswer | null;
+  /** Whether the server is judging it now. */
+  judging: boolean;
   error: string | null;
+  /** What to do about the error. */
+  hint: string;
+}
+
+/** The worst stall in short; only `text` and `severity` if there is none, or if it failed. */
+export interface FirstAnswer {
+  text: string | null;
+  severity: number;
+  pattern?: string;
+  victim?: string;
+  cause?: string;
+  duration_ns?: number;
+  stalls?: number;
 }
 
 export interface Status {
@@ -64,6 +79,8 @@ export interface Status {
   ready: { lanes: boolean; tables: boolean; stalls: boolean };
   error: string | null;
   hint: string;
+  /** The file has vanished; what was read of it stays. */
+  gone: boolean;
 }
 
 export interface Loss {
@@ -240,7 +257,7 @@ export interface StallAnswer {
     from_lane: string;
     to_lane: string;
     at: Ns;
-    waking: number;
+    waking: number | null;
     context: string;
     evidence: Evidence;
     label: string;
@@ -280,6 +297,7 @@ export interface Preset {
   show: string[];
   sort: string;
   graph: string[];
+  over_time: boolean;
 }
 
 export interface Tables {
@@ -314,6 +332,20 @@ export interface TablePage {
   not_recorded: { column: string; why: string; advice: string }[];
   ignored: string[];
   cut: boolean;
+}
+
+/** A measure over time; `values` are per part of the window, `px` parts in all. */
+export interface Series {
+  table: string;
+  by: string | null;
+  unit: "ns" | "count";
+  from: Ns;
+  to: Ns;
+  px: number;
+  groups: { key: string; cell: Cell; total: number; values: number[] }[];
+  other_groups: number;
+  others: number[];
+  ignored: string[];
 }
 
 export interface Ranking {

@@ -31,6 +31,7 @@ const GRID: Pattern = [0xff, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80];
 const DASHES: Pattern = [0x00, 0xf0, 0x00, 0x00, 0x00, 0x0f, 0x00, 0x00];
 const CHECKS: Pattern = [0xcc, 0xcc, 0x33, 0x33, 0xcc, 0xcc, 0x33, 0x33];
 const FALLING: Pattern = [0x88, 0x44, 0x22, 0x11, 0x88, 0x44, 0x22, 0x11];
+const RUNGS: Pattern = [0x00, 0x66, 0x00, 0x00, 0x00, 0x66, 0x00, 0x00];
 const WAVES: Pattern = [0x00, 0x00, 0x18, 0xe7, 0x00, 0x00, 0x18, 0xe7];
 
 const list: readonly (readonly [
@@ -55,8 +56,8 @@ const list: readonly (readonly [
   ["io", "I/O", "--io", BARS, 0.8, "waited for a disk or a file system"],
   ["memory", "memory", "--memory", GRID, 0.8, "waited for memory"],
   ["timer", "timer", "--timer", DOTS, 0.5, "slept until a timer expired"],
-  ["ipc", "IPC", "--ipc", LINES, 0.8, "waited for another process"],
-  ["idle", "idle", "--idle", PLAIN, 0.25, "had nothing to do"],
+  ["ipc", "IPC", "--ipc", LINES, 0.8, "waited for another thread or process: a pipe, a socket"],
+  ["idle", "idle", "--idle", PLAIN, 0.15, "had nothing to do"],
   [
     "stopped",
     "stopped",
@@ -67,6 +68,14 @@ const list: readonly (readonly [
   ],
   ["slept", "slept", "--timer", DASHES, 0.6, "slept; its stack does not show what for"],
   ["network", "network", "--ipc", WAVES, 0.8, "waited for the network"],
+  [
+    "condition",
+    "condition",
+    "--condition",
+    RUNGS,
+    0.6,
+    "waited for another thread's signal: a condition variable, a semaphore, a futex",
+  ],
 ];
 
 export const STATES: readonly State[] = list.map(

@@ -44,6 +44,8 @@ describe("the layout", () => {
       [3, 0, 0.3],
       [2, 0.5, 0.2],
       [1, 0.8, 0.1],
+      // Time without a stack is a box of its own.
+      [1, 0.9, 0.1],
     ]);
   });
 
@@ -72,7 +74,7 @@ describe("the layout", () => {
   test("the frame under the pointer, in both directions", () => {
     expect(boxAt(tree, whole, 1000, 10, false, 100, 25)).toBe(2);
     expect(boxAt(tree, whole, 1000, 10, true, 100, 25)).toBe(1);
-    expect(boxAt(tree, whole, 1000, 10, false, 990, 15)).toBe(-1);
+    expect(boxAt(tree, whole, 1000, 10, false, 990, 15)).toBe(6);
     expect(boxAt(tree, zoomTo(tree, 4), 1000, 10, false, 500, 25)).toBe(4);
   });
 
@@ -144,7 +146,6 @@ describe("the look", () => {
     expect(frameLines(tree, 0, "wait", "ns")).toEqual([
       "(all)",
       "100 ns, 100.0 % of the total, 9 waits",
-      "10 ns without a stack",
     ]);
     expect(frameLines(tree, 5, "wait", "ns")[0]).toContain("too narrow");
     expect(frameLines(tree, 77, "wait", "ns")).toEqual([]);
@@ -173,7 +174,7 @@ describe("the look", () => {
     expect(text).not.toContain("<script>");
     expect(text).not.toContain("\u0001");
     expect(text).toContain("a &#38; b");
-    expect(text.match(/<rect/g)?.length).toBe(7);
+    expect(text.match(/<rect/g)?.length).toBe(8);
     expect(escapeXml("<a>")).toBe("&#60;a&#62;");
   });
 });

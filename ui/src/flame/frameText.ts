@@ -29,7 +29,6 @@ export function frameLines(tree: Tree, index: number, of: string, unit: string):
       plural(stacks, one, many),
   ];
   if (box.parent < 0) {
-    if (self > 0) lines.push(`${valueText(self, unit)} without a stack`);
     return lines;
   }
   const above = tree.boxes[box.parent];

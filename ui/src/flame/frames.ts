@@ -29,9 +29,12 @@ export interface FlameAnswer {
 /** Key of the frame that stands for all frames too narrow to send. */
 export const OTHERS = -1;
 
+/** Key of the box that this page adds for time without a stack. */
+export const NO_STACK = -2;
+
 export function frames(answer: FlameAnswer): Frame[] {
   const { nodes, strings } = answer;
-  return nodes.parent.map((parent, index) => ({
+  const list = nodes.parent.map((parent, index) => ({
     parent: parent < index ? parent : -1,
     name: strings[nodes.name[index] ?? -1] ?? "?",
     module: strings[nodes.module[index] ?? -1] ?? "",
@@ -42,4 +45,22 @@ export function frames(answer: FlameAnswer): Frame[] {
     others: nodes.key[index] === OTHERS,
     kernel: nodes.kernel[index] === 1,
   }));
+  const root = list[0];
+  // Below a zoomed frame, the rest of the root is not sent, and says nothing about stacks.
+  if (!root || answer.root.length > 0 || root.self <= 0) return list;
+  const below = list.reduce((sum, frame) => sum + (frame.parent === 0 ? frame.count : 0), 0);
+  return [
+    ...list,
+    {
+      parent: 0,
+      name: "(no stack was recorded)",
+      module: "",
+      value: root.self,
+      self: root.self,
+      count: Math.max(0, root.count - below),
+      key: NO_STACK,
+      others: false,
+      kernel: false,
+    },
+  ];
 }

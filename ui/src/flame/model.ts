@@ -2,11 +2,11 @@
 import { computed, signal } from "@preact/signals";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
-import { whereParams } from "../api/params";
 import { liveQuery } from "../api/query";
+import { stacksQuery } from "../api/stacks";
 import * as store from "../state/store";
 import { find } from "./find";
-import { type FlameAnswer, frames } from "./frames";
+import { type FlameAnswer, frames, NO_STACK } from "./frames";
 import { findPath, keysTo, lay, namesTo, type Tree, zoomTo } from "./tree";
 
 export const size = signal({ width: 0, height: 0 });
@@ -44,7 +44,7 @@ export const query = liveQuery<FlameAnswer>(() => {
     of,
     px: px.value,
     root: rootKeys.value,
-    ...whereParams(store.selection.value, of),
+    ...stacksQuery(of),
   };
   return {
     key: JSON.stringify([trace, params]),
@@ -73,7 +73,7 @@ export const found = computed(() => find(tree.value, store.search.value));
 /** Makes a frame fill the width; the root (0) shows everything. */
 export function makeRoot(index: number): void {
   const box = tree.peek().boxes[index];
-  if (!box || box.frame.others) return;
+  if (!box || box.frame.others || box.frame.key === NO_STACK) return;
   store.stacks.value = { ...store.stacks.peek(), root: namesTo(tree.peek(), index) };
 }
 
@@ -95,6 +95,6 @@ export function syncRoot(): void {
 /** Opens the butterfly of a frame's function. */
 export function butterfly(index: number): void {
   const box = tree.peek().boxes[index];
-  if (!box || box.parent < 0 || box.frame.others) return;
+  if (!box || box.parent < 0 || box.frame.others || box.frame.key === NO_STACK) return;
   store.stacks.value = { ...store.stacks.peek(), form: "butterfly", function: box.frame.name };
 }

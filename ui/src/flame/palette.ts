@@ -17,7 +17,8 @@ export interface Named {
 }
 
 export function colourOf(frame: Named, root: boolean, dark: boolean): Pixel {
-  if (root || frame.others) return dark ? hsl(215, 0.1, 0.3) : hsl(215, 0.15, 0.86);
+  if (root || frame.others || frame.name === "(no stack was recorded)")
+    return dark ? hsl(215, 0.1, 0.3) : hsl(215, 0.15, 0.86);
   const shade = ((hash(frame.name) >>> 8) % 7) / 100;
   const tone = hue(frame.module, frame.kernel);
   return dark ? hsl(tone, 0.38, 0.31 + shade) : hsl(tone, 0.55, 0.76 + shade);

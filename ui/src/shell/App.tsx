@@ -7,10 +7,10 @@ import { ErrorMessage } from "../parts/ErrorMessage";
 import { MenuHost } from "../parts/MenuHost";
 import { Stacks } from "../stacks/Stacks";
 import * as store from "../state/store";
+import { replacing } from "../state/url";
 import { Tables } from "../table/Tables";
 import { Timeline } from "../timeline/Timeline";
 import { Traces } from "../traces/Traces";
-import { plural } from "../units";
 import { Details } from "./Details";
 import { Header } from "./Header";
 import { Help } from "./Help";
@@ -24,7 +24,8 @@ import "./commands";
 export function App() {
   const single = server.value.data?.single ?? null;
   useEffect(() => {
-    if (single !== null && store.trace.value === null) store.trace.value = single;
+    if (single !== null && store.trace.value === null)
+      replacing(() => (store.trace.value = single));
   }, [single]);
   return (
     <>
@@ -81,7 +82,7 @@ function OneTrace() {
   return (
     <main class="page-main" aria-label="Trace">
       <Overview />
-      <Warnings />
+      <Gone />
       <SelectionBar />
       <Split
         upper={
@@ -102,6 +103,17 @@ function OneTrace() {
         }
       />
     </main>
+  );
+}
+
+/** The file has vanished; what was read of it is still in the server. */
+function Gone() {
+  if (!status.value.data?.gone) return null;
+  return (
+    <p class="gone" role="status">
+      The file of this trace was deleted, moved or renamed. What is loaded stays usable until you
+      close it: copy what you need.
+    </p>
   );
 }
 
@@ -137,25 +149,5 @@ function Loading() {
         Cancel
       </button>
     </main>
-  );
-}
-
-/** What the trace lost or leaves in doubt, where nobody can miss it. */
-function Warnings() {
-  const warnings = summary.value.data?.warnings ?? [];
-  const lost = summary.value.data?.lost ?? 0;
-  if (warnings.length === 0 && lost === 0) return null;
-  return (
-    <details class="warnings">
-      <summary>
-        {lost > 0 ? `${plural(lost, "event")} lost` : warnings[0]}
-        {warnings.length > 1 && ` (and ${warnings.length - 1} more)`}
-      </summary>
-      <ul>
-        {warnings.map((warning, i) => (
-          <li key={i}>{warning}</li>
-        ))}
-      </ul>
-    </details>
   );
 }

@@ -119,7 +119,7 @@ function ThreadButton({ who }: { who: Who }) {
       type="button"
       class="text-link"
       title="Filter all views by this thread"
-      onClick={() => store.select({ thread: who.thread })}
+      onClick={() => store.select({ threads: [who.thread] })}
     >
       {whoText(who)}
     </button>

@@ -232,7 +232,7 @@ function hitsOf(found: SearchResult, close: () => void): SearchEntry[] {
       more: "",
       go: () => {
         rememberName(thread.who);
-        store.select({ thread: thread.who.thread, process: null });
+        store.select({ threads: [thread.who.thread], process: null });
         store.reveal.value = { lane: thread.lane, at: store.window.value.from };
         close();
       },
@@ -245,7 +245,7 @@ function hitsOf(found: SearchResult, close: () => void): SearchEntry[] {
       name: `${process.name} ${process.pid}`,
       more: process.command_line,
       go: () => {
-        store.select({ process: process.process, thread: null });
+        store.select({ process: process.process, threads: [] });
         close();
       },
     });

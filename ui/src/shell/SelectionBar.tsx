@@ -1,10 +1,10 @@
 /** The selection that filters every view, each part with its own remove button; and the layout. */
-import { processName, threadName } from "../api/data";
+import { processName, summary, threadName } from "../api/data";
 import * as store from "../state/store";
-import { durationText, lengthOf, timeText } from "../units";
+import { durationText, lengthOf, plural, timeText } from "../units";
 
 export function SelectionBar() {
-  const { range, thread, process, stack } = store.selection.value;
+  const { range, threads, process, stack } = store.selection.value;
   const chips: { id: string; what: string; text: string; clear: Partial<store.Selection> }[] = [];
   if (range !== null) {
     const length = lengthOf(range);
@@ -16,12 +16,12 @@ export function SelectionBar() {
       clear: { range: null },
     });
   }
-  if (thread !== null)
+  for (const thread of threads)
     chips.push({
-      id: "thread",
+      id: threads.length > 1 ? `thread-${thread}` : "thread",
       what: "thread",
       text: threadName(thread),
-      clear: { thread: null },
+      clear: { threads: threads.filter((other) => other !== thread) },
     });
   if (process !== null)
     chips.push({
@@ -32,6 +32,7 @@ export function SelectionBar() {
     });
   if (stack !== null)
     chips.push({ id: "stack", what: "function", text: stack, clear: { stack: null } });
+  const hidden = store.hidden.value.length;
   return (
     <div class="selection-bar" role="group" aria-label="Selection, which filters every view">
       {chips.length === 0 && (
@@ -61,11 +62,35 @@ export function SelectionBar() {
           {store.view.value === "answers" ? "the stalls and the timeline" : "the timeline"}
         </span>
       )}
+      {hidden > 0 && (
+        <span class="chip" data-chip="hidden">
+          <span class="dim">hidden</span>
+          <span class="chip-text">{plural(hidden, "lane or process", "lanes or processes")}</span>
+          <button
+            type="button"
+            aria-label="Show all hidden lanes"
+            onClick={() => (store.hidden.value = [])}
+          >
+            ✕
+          </button>
+        </span>
+      )}
       {chips.length > 1 && (
         <button type="button" class="btn small" onClick={() => store.clearSelection()}>
           Clear all
         </button>
       )}
+      {store.canCompare.value && (store.stall.value !== null || store.view.value !== "answers") && (
+        <button
+          type="button"
+          class="btn small"
+          title="Where did the time of each of them go? (E)"
+          onClick={store.explain}
+        >
+          Compare these
+        </button>
+      )}
+      <Caveats />
       {store.canExplain.value && store.stall.value !== null && (
         <button
           type="button"
@@ -100,3 +125,23 @@ const TITLES = {
   view: "View only",
   timeline: "Timeline only",
 } as const;
+
+/** What the trace lost or leaves in doubt: once, behind one mark. */
+function Caveats() {
+  const warnings = summary.value.data?.warnings ?? [];
+  const lost = summary.value.data?.lost ?? 0;
+  if (warnings.length === 0 && lost === 0) return null;
+  return (
+    <details class="warnings">
+      <summary>
+        ⚠ {lost > 0 ? `${plural(lost, "event")} lost` : plural(warnings.length, "caveat")}
+      </summary>
+      <ul>
+        {lost > 0 && warnings.length === 0 && <li>{plural(lost, "event")} lost</li>}
+        {warnings.map((warning, i) => (
+          <li key={i}>{warning}</li>
+        ))}
+      </ul>
+    </details>
+  );
+}

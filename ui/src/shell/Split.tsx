@@ -3,9 +3,10 @@ import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import * as store from "../state/store";
+import { SMALL_SCREEN_PX } from "../state/theme";
 
-/** The upper pane's share of the height; lasts as long as the page. */
-const share = signal(0.52);
+/** The upper pane's share of the height; lasts as long as the page. A low window has few lanes. */
+const share = signal(globalThis.innerHeight < SMALL_SCREEN_PX ? 0.62 : 0.52);
 const MIN_SHARE = 0.15;
 
 export function Split({ upper, lower }: { upper: ComponentChildren; lower: ComponentChildren }) {

@@ -118,9 +118,9 @@ register(
   {
     id: "selection.explain",
     group: "Selection",
-    title: "Explain what the selected thread did in the selected time range",
+    title: "Explain what the selected thread did in the selected time range, or compare several",
     keys: ["KeyE"],
-    when: () => inTrace() && store.canExplain.value,
+    when: () => inTrace() && (store.canExplain.value || store.canCompare.value),
     run: store.explain,
   },
   {

@@ -3,8 +3,8 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
-import { whereParams } from "../api/params";
 import { liveQuery } from "../api/query";
+import { stacksQuery } from "../api/stacks";
 import type { ButterflyNode, Ranking, Butterfly as Wings } from "../api/types";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import { openMenu } from "../parts/MenuHost";
@@ -15,7 +15,7 @@ import { functionMenu } from "./StackFrames";
 /** Parameters of both queries. */
 function stackParams() {
   const { of, by } = store.stacks.value;
-  return { of, by, ...whereParams(store.selection.value, of) };
+  return { of, by, ...stacksQuery(of) };
 }
 
 export function Butterfly() {

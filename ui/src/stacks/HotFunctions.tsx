@@ -2,8 +2,8 @@
 import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
-import { whereParams } from "../api/params";
 import { liveQuery } from "../api/query";
+import { stacksQuery } from "../api/stacks";
 import type { HotFunctions as FunctionList, HotFunction } from "../api/types";
 import { copy } from "../copy";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
@@ -17,7 +17,7 @@ export function HotFunctions() {
         const trace = store.trace.value;
         const name = functionName();
         if (trace === null || name === null || !status.value.data?.ready.tables) return null;
-        const params = { ...whereParams(store.selection.value, "sample"), function: name };
+        const params = { ...stacksQuery("sample"), function: name };
         return {
           key: JSON.stringify([trace, params]),
           subject: `${trace} ${name}`,

@@ -1,4 +1,6 @@
 /** The Stacks view: flame graph, icicle, butterfly and samples by address. */
+
+import { stallDetail } from "../api/data";
 import { Flame } from "../flame/Flame";
 import * as store from "../state/store";
 import { Butterfly } from "./Butterfly";
@@ -30,6 +32,7 @@ export function Stacks() {
   const change = (to: Partial<store.StacksState>) => (store.stacks.value = { ...state, ...to });
   return (
     <div class="stacks">
+      <h1 class="sr-only">Stacks</h1>
       <div class="toolbar" role="toolbar" aria-label="Stacks">
         <div class="presets" role="group" aria-label="Stacks of">
           {OF.map((entry) => (
@@ -85,6 +88,8 @@ export function Stacks() {
             ))}
           </div>
         )}
+        <Scope />
+        <Restrictions />
         {(state.form === "flame" || state.form === "icicle") && state.root.length > 0 && (
           <button type="button" class="btn small" onClick={() => change({ root: [] })}>
             Zoom out
@@ -101,5 +106,58 @@ export function Stacks() {
         )}
       </div>
     </div>
+  );
+}
+
+const SCOPE_TITLES: Readonly<Record<store.StacksState["scope"], readonly [string, string]>> = {
+  all: ["All", "The stacks of the whole selection"],
+  victim: ["Victim only", "The stacks of the open stall's victim"],
+  chain: ["Chain only", "The stacks of the threads that the wait chain leads through"],
+};
+
+/** Whose stacks: of everybody, or of the open stall's threads. */
+function Scope() {
+  if (stallDetail.value.data === null) return null;
+  const { scope } = store.stacks.value;
+  return (
+    <div class="presets" role="group" aria-label="Whose stacks">
+      {store.SCOPES.map((one) => (
+        <button
+          type="button"
+          key={one}
+          class="btn small"
+          title={SCOPE_TITLES[one][1]}
+          aria-pressed={scope === one}
+          onClick={() => (store.stacks.value = { ...store.stacks.value, scope: one, root: [] })}
+        >
+          {SCOPE_TITLES[one][0]}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** What is left out by default, as a chip that brings it back. */
+function Restrictions() {
+  const { of, idle, form } = store.stacks.value;
+  if (of === "sample" || form === "address") return null;
+  const change = (value: boolean) =>
+    (store.stacks.value = { ...store.stacks.value, idle: value, root: [] });
+  return (
+    <span class="restrictions">
+      {idle ? (
+        <button type="button" class="btn small" onClick={() => change(false)}>
+          Leave out idle threads
+        </button>
+      ) : (
+        <span class="chip" data-chip="idle">
+          <span class="dim">without</span>
+          <span class="chip-text">idle waits</span>
+          <button type="button" aria-label="Show idle waits, too" onClick={() => change(true)}>
+            ✕
+          </button>
+        </span>
+      )}
+    </span>
   );
 }

@@ -27,13 +27,14 @@ export type Layout = (typeof LAYOUTS)[number];
 /** The filter of every view; `null` means no restriction. */
 export interface Selection {
   readonly range: Range | null;
-  readonly thread: ThreadIx | null;
+  /** The threads in the order in which they were selected; `[]` means all. */
+  readonly threads: readonly ThreadIx[];
   readonly process: ProcessIx | null;
   /** Only stacks with a function whose name contains this. */
   readonly stack: string | null;
 }
 
-export const NO_SELECTION: Selection = { range: null, thread: null, process: null, stack: null };
+export const NO_SELECTION: Selection = { range: null, threads: [], process: null, stack: null };
 
 /** A table's columns as in WPA. Empty `show` means the table's own choice. */
 export interface TableState {
@@ -48,7 +49,20 @@ export interface TableState {
   readonly where: string;
   /** `column:asc` or `column:desc`; empty for the table's own order. */
   readonly sort: string;
+  /** Whether the graph is drawn over time, aligned with the timeline; empty: as the preset has it. */
+  readonly over: "" | "time" | "groups";
 }
+
+export const NO_TABLE: TableState = {
+  preset: "waits",
+  table: "waits",
+  by: [],
+  show: [],
+  graph: [],
+  where: "",
+  sort: "",
+  over: "",
+};
 
 /** The stacks that are drawn or counted. */
 export const STACK_KINDS = ["wait", "wake", "sample"] as const;
@@ -63,7 +77,23 @@ export interface StacksState {
   /** The function shown as a butterfly or by address. */
   readonly function: string;
   readonly by: "function" | "module" | "file";
+  /** Whether waits of threads that had nothing to do count, too. */
+  readonly idle: boolean;
+  /** Whose stacks: all, those of the open stall's victim, or of the threads of its wait chain. */
+  readonly scope: (typeof SCOPES)[number];
 }
+
+export const SCOPES = ["all", "victim", "chain"] as const;
+
+const NO_STACKS: StacksState = {
+  of: "wait",
+  form: "flame",
+  root: [],
+  function: "",
+  by: "function",
+  idle: false,
+  scope: "all",
+};
 
 /** An event of the trace: the kernel's, or another provider's. */
 export interface EventKey {
@@ -86,32 +116,27 @@ export const stall = signal<StallId | null>(null);
 export const chainLink = signal<number | null>(null);
 /** The marks that the user keeps on the timeline; a mark of no length is a point in time. */
 export const pageMarks = signal<readonly Range[]>([]);
+/** Lanes that stay on top of the timeline, by id. */
+export const pins = signal<readonly string[]>([]);
+/** Processes (`p3`) and threads (`t12`) that the timeline does not show. */
+export const hidden = signal<readonly string[]>([]);
 export const search = signal("");
 /** The event in the details panel. */
 export const event = signal<EventKey | null>(null);
-export const table = signal<TableState>({
-  preset: "waits",
-  table: "waits",
-  by: [],
-  show: [],
-  graph: [],
-  where: "",
-  sort: "",
-});
-export const stacks = signal<StacksState>({
-  of: "wait",
-  form: "flame",
-  root: [],
-  function: "",
-  by: "function",
-});
+export const table = signal<TableState>(NO_TABLE);
+export const stacks = signal<StacksState>(NO_STACKS);
 
 /** The time range that the timeline shows, always within the trace. */
 export const window = computed<Range>(() => confine(shown.value ?? extent.value, extent.value));
 
 /** Whether a thread and a time range are selected, which can be explained like a stall. */
 export const canExplain = computed(
-  () => selection.value.thread !== null && selection.value.range !== null,
+  () => selection.value.threads.length === 1 && selection.value.range !== null,
+);
+
+/** Whether several threads and a time range are selected, which can be compared. */
+export const canCompare = computed(
+  () => selection.value.threads.length > 1 && selection.value.range !== null,
 );
 
 /** Not in the URL: what the pointer is over, in any view. */
@@ -142,14 +167,35 @@ export function showAround(what: Range, margin = 0.08): void {
   );
 }
 
-/** Changes parts of the selection: `select({ thread })`, `select({ range: null })`. */
+/** Changes parts of the selection: `select({ threads: [t] })`, `select({ range: null })`. */
 export function select(change: Partial<Selection>): void {
   selection.value = { ...selection.value, ...change };
 }
 
 /** Whether the selection restricts anything. */
 export function isSelecting(s: Selection): boolean {
-  return s.range !== null || s.thread !== null || s.process !== null || s.stack !== null;
+  return s.range !== null || s.threads.length > 0 || s.process !== null || s.stack !== null;
+}
+
+/** Selects one thread alone; if it is selected alone already, none. */
+export function toggleThread(thread: ThreadIx): void {
+  const { threads } = selection.peek();
+  select({ threads: threads.length === 1 && threads[0] === thread ? [] : [thread], process: null });
+}
+
+/** Adds a thread to the selected ones, or removes it. */
+export function addThread(thread: ThreadIx): void {
+  const { threads } = selection.peek();
+  select({
+    threads: threads.includes(thread) ? threads.filter((t) => t !== thread) : [...threads, thread],
+    process: null,
+  });
+}
+
+/** Keeps a lane on top of the timeline, or no longer. */
+export function togglePin(lane: string): void {
+  const old = pins.peek();
+  pins.value = old.includes(lane) ? old.filter((l) => l !== lane) : [...old, lane];
 }
 
 export function clearSelection(): void {
@@ -163,7 +209,7 @@ export function openStall(id: StallId, at: Range): void {
     chainLink.value = null;
     event.value = null;
     reveal.value = null;
-    select({ range: at, thread: null, process: null });
+    select({ range: at, threads: [], process: null });
     showAround(at);
   });
 }
@@ -192,17 +238,11 @@ export function openTrace(name: string | null): void {
     view.value = "answers";
     layout.value = "split";
     pageMarks.value = [];
+    pins.value = [];
+    hidden.value = [];
     search.value = "";
-    table.value = {
-      preset: "waits",
-      table: "waits",
-      by: [],
-      show: [],
-      graph: [],
-      where: "",
-      sort: "",
-    };
-    stacks.value = { of: "wait", form: "flame", root: [], function: "", by: "function" };
+    table.value = NO_TABLE;
+    stacks.value = NO_STACKS;
   });
 }
 

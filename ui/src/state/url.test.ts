@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { processIx, range, threadIx } from "../units";
-import { parse, type UrlState, write } from "./url";
+import { changedParams, parse, type UrlState, write } from "./url";
 
 const USUAL = parse("");
 
@@ -17,13 +17,15 @@ test("everything is read back as it was written", () => {
     shown: range(5, 9_007_199_254_740_991),
     selection: {
       range: range(1, 2),
-      thread: threadIx(0),
+      threads: [threadIx(0), threadIx(4)],
       process: processIx(7),
       stack: "operator<<, (&)",
     },
     stall: 3,
     chainLink: 0,
     pageMarks: [range(7, 7), range(20, 9_007_199_254_740_991)],
+    pins: ["t12", "c0"],
+    hidden: ["p3"],
     search: "/a|b/",
     event: { kind: "provider", index: 18 },
     table: {
@@ -34,6 +36,7 @@ test("everything is read back as it was written", () => {
       graph: ["max:waited"],
       where: "waited > 5ms and thread = 'a, b'",
       sort: "sum:waited:desc",
+      over: "time",
     },
     stacks: {
       of: "sample",
@@ -41,6 +44,8 @@ test("everything is read back as it was written", () => {
       root: ["4", "9"],
       function: "std::vec<a, b>::f",
       by: "module",
+      idle: true,
+      scope: "chain",
     },
   };
   expect(parse(write(state))).toEqual(state);
@@ -58,4 +63,9 @@ test("invalid values are ignored", () => {
       "&of=none&form=&layout=full",
   );
   expect(state).toEqual({ ...USUAL, trace: "a" });
+});
+
+test("what a change is about are the parameters that differ", () => {
+  expect(changedParams("?trace=a&window=1-2", "?trace=a&window=3-4&stall=1")).toBe("stall window");
+  expect(changedParams("?a=1", "?a=1")).toBe("");
 });

@@ -15,6 +15,8 @@ export interface UrlState {
   stall: number | null;
   chainLink: number | null;
   pageMarks: readonly Range[];
+  pins: readonly string[];
+  hidden: readonly string[];
   search: string;
   event: store.EventKey | null;
   table: store.TableState;
@@ -76,8 +78,10 @@ export function write(state: UrlState): string {
   put("hop", state.chainLink);
   put("window", rangeText(state.shown));
   put("marks", state.pageMarks.map(markText).join(","));
+  put("pins", state.pins.join(","));
+  put("hide", state.hidden.join(","));
   put("range", rangeText(state.selection.range));
-  put("thread", state.selection.thread);
+  put("thread", state.selection.threads.join(","));
   put("process", state.selection.process);
   put("stack", state.selection.stack);
   put("search", state.search);
@@ -89,11 +93,14 @@ export function write(state: UrlState): string {
   put("graph", state.table.graph.join(","));
   put("where", state.table.where);
   put("sort", state.table.sort);
+  put("over", state.table.over);
   put("of", state.stacks.of, "wait");
   put("form", state.stacks.form, "flame");
   put("root", state.stacks.root.join(FRAMES));
   put("function", state.stacks.function);
   put("count", state.stacks.by, "function");
+  put("idle", state.stacks.idle ? "1" : "");
+  put("scope", state.stacks.scope, "all");
   const text = out.toString();
   return text && `?${text}`;
 }
@@ -103,7 +110,6 @@ export function parse(text: string): UrlState {
   const list = (name: string, separator = ",") =>
     (from.get(name) ?? "").split(separator).filter((part) => part !== "");
   const preset = from.get("preset") ?? "waits";
-  const thread = parseIndex(from.get("thread"));
   const process = parseIndex(from.get("process"));
   return {
     trace: from.get("trace"),
@@ -113,9 +119,14 @@ export function parse(text: string): UrlState {
     chainLink: parseIndex(from.get("hop")),
     shown: parseRange(from.get("window")),
     pageMarks: list("marks").flatMap(parseMark),
+    pins: list("pins").filter((lane) => /^[ct]\d{1,9}$/.test(lane)),
+    hidden: list("hide").filter((key) => /^[pt]\d{1,9}$/.test(key)),
     selection: {
       range: parseRange(from.get("range")),
-      thread: thread === null ? null : threadIx(thread),
+      threads: list("thread").flatMap((text) => {
+        const thread = parseIndex(text);
+        return thread === null ? [] : [threadIx(thread)];
+      }),
       process: process === null ? null : processIx(process),
       stack: from.get("stack"),
     },
@@ -129,6 +140,7 @@ export function parse(text: string): UrlState {
       graph: list("graph"),
       where: from.get("where") ?? "",
       sort: from.get("sort") ?? "",
+      over: oneOf(["", "time", "groups"] as const, from.get("over"), ""),
     },
     stacks: {
       of: oneOf(store.STACK_KINDS, from.get("of"), "wait"),
@@ -136,6 +148,8 @@ export function parse(text: string): UrlState {
       root: list("root", FRAMES),
       function: from.get("function") ?? "",
       by: oneOf(["function", "module", "file"] as const, from.get("count"), "function"),
+      idle: from.get("idle") === "1",
+      scope: oneOf(store.SCOPES, from.get("scope"), "all"),
     },
   };
 }
@@ -151,6 +165,8 @@ export function current(): UrlState {
     stall: store.stall.value,
     chainLink: store.chainLink.value,
     pageMarks: store.pageMarks.value,
+    pins: store.pins.value,
+    hidden: store.hidden.value,
     search: store.search.value,
     event: store.event.value,
     table: store.table.value,
@@ -168,6 +184,8 @@ function restore(state: UrlState): void {
     store.stall.value = state.stall === null ? null : stallId(state.stall);
     store.chainLink.value = state.chainLink;
     store.pageMarks.value = state.pageMarks;
+    store.pins.value = state.pins;
+    store.hidden.value = state.hidden;
     store.search.value = state.search;
     store.event.value = state.event;
     store.table.value = state.table;
@@ -176,32 +194,58 @@ function restore(state: UrlState): void {
 }
 
 /**
- * After this long without a change, the next one starts a new history entry: a pan is one entry.
+ * Changes of the same parts that follow each other within this time are one entry of the history: a
+ * pan, a typed word.
  */
 const SETTLED = duration(400_000_000);
+
+/** Whether the next change of the store replaces the current entry of the history. */
+let replacesNext = false;
+
+/** Makes a change that the user did not ask for, so that Back does not lead to before it. */
+export function replacing(change: () => void): void {
+  replacesNext = true;
+  change();
+  // Effects run before this, also if the change is made within one.
+  queueMicrotask(() => (replacesNext = false));
+}
+
+/** The names of the parameters that differ between two addresses. */
+export function changedParams(a: string, b: string): string {
+  const [from, to] = [new URLSearchParams(a), new URLSearchParams(b)];
+  const names = new Set([...from.keys(), ...to.keys()]);
+  return [...names]
+    .filter((name) => from.get(name) !== to.get(name))
+    .sort()
+    .join(" ");
+}
 
 /** Synchronises the store with the browser's history; call once. */
 export function syncUrl(win: Window): void {
   restore(parse(win.location.search));
   let timer = 0;
   let written = write(current());
-  let pushed = true;
+  /** What the last change was about, until it has settled. */
+  let moving = "";
   win.addEventListener("popstate", () => {
     win.clearTimeout(timer);
-    restore(parse(win.location.search));
-    written = write(current());
-    pushed = true;
+    moving = "";
+    const state = parse(win.location.search);
+    // Before the store changes: its effects must find nothing to write, or the browser would drop
+    // the entries that Forward leads to.
+    written = write(state);
+    restore(state);
   });
   effect(() => {
     const next = write(current());
     if (next === written) return;
+    const changed = changedParams(written, next);
     written = next;
     const address = win.location.pathname + next;
-    // The first change after a pause adds an entry; changes that follow quickly replace it.
-    if (pushed) win.history.pushState(null, "", address);
-    else win.history.replaceState(null, "", address);
-    pushed = false;
+    if (replacesNext || changed === moving) win.history.replaceState(null, "", address);
+    else win.history.pushState(null, "", address);
+    moving = replacesNext ? "" : changed;
     win.clearTimeout(timer);
-    timer = win.setTimeout(() => (pushed = true), SETTLED / 1e6);
+    timer = win.setTimeout(() => (moving = ""), SETTLED / 1e6);
   });
 }

@@ -7,7 +7,7 @@ import { count } from "../units";
 import { type Arrangement, kindOf, spec, title } from "./arrange";
 import { cellText, isStack } from "./cells";
 
-const HEIGHT = 74;
+const HEIGHT = 58;
 /** Maximum groups drawn. */
 const MAX_ENTRIES = 60;
 const COLORS = ["--blue", "--gold", "--lock", "--memory"];

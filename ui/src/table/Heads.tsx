@@ -276,6 +276,36 @@ function sort(of: Arrangement, text: string): void {
   };
 }
 
+/** The column of ids beside a column of names. */
+const IDS: Readonly<Record<string, string>> = {
+  process: "pid",
+  thread: "tid",
+  "woken by": "woken by tid",
+  "woken by process": "woken by pid",
+  culprit: "culprit tid",
+};
+
+/** Groups by a name hold all that share it: this groups each of them by its id, too. */
+function tellApart(of: Arrangement, text: string): MenuItem[] {
+  const id = IDS[text];
+  const at = of.by.indexOf(text);
+  if (id === undefined || at < 0 || of.by.includes(id) || !columnOf(of.info, id)) return [];
+  return [
+    {
+      title: "Tell those of one name apart",
+      hint: id,
+      run: () => {
+        store.table.value = {
+          ...store.table.value,
+          by: [...of.by.slice(0, at + 1), id, ...of.by.slice(at + 1)],
+          show: of.show,
+          graph: of.graph,
+        };
+      },
+    },
+  ];
+}
+
 function headMenu(of: Arrangement, text: string): MenuItem[] {
   const { aggregate, column } = spec(text);
   const info = columnOf(of.info, column);
@@ -305,6 +335,7 @@ function headMenu(of: Arrangement, text: string): MenuItem[] {
     ...(inBy
       ? [{ title: "Stop grouping by this", run: () => moveColumn(of, text, "show", 0) }]
       : []),
+    ...tellApart(of, text),
     ...(!inBy
       ? [
           {

@@ -14,6 +14,7 @@ import { copyCommands } from "./copyTable";
 import { Graph } from "./Graph";
 import { Grid } from "./Grid";
 import * as model from "./model";
+import { Series } from "./Series";
 import { Toolbar } from "./Toolbar";
 import "./table.css";
 
@@ -50,12 +51,13 @@ export function Tables() {
   const first = model.rows().pages.get(0) ?? null;
   return (
     <div class="tables" data-ready={first !== null && model.pending.value === 0}>
+      <h1 class="sr-only">Tables</h1>
       <Toolbar tables={data} of={of} />
       <Caveats table={of?.info.table ?? null} first={first} />
-      {problem && <ErrorMessage error={problem} retry={model.reload} />}
-      {of && !problem && (
+      {problem && problem.at === null && <ErrorMessage error={problem} retry={model.reload} />}
+      {of && (!problem || problem.at !== null) && (
         <>
-          <Graph of={of} first={first} />
+          {of.overTime ? <Series of={of} /> : <Graph of={of} first={first} />}
           <div class="table-body">
             <Grid
               of={of}

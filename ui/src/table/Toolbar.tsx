@@ -1,10 +1,10 @@
 /** The toolbar above a table: presets, the choice of table, the filter, and menus. */
-import { useSignal } from "@preact/signals";
 import type { ColumnInfo, Tables } from "../api/types";
 import { type MenuItem, openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 import { type Arrangement, aggregatesOf } from "./arrange";
 import { copyMenu } from "./copyTable";
+import { FilterField } from "./FilterField";
 import { choosePreset } from "./model";
 
 export function Toolbar({ tables, of }: { tables: Tables; of: Arrangement | null }) {
@@ -34,7 +34,23 @@ export function Toolbar({ tables, of }: { tables: Tables; of: Arrangement | null
           </option>
         ))}
       </select>
-      <FilterField />
+      {of && <FilterField info={of.info} />}
+      {of && (
+        <button
+          type="button"
+          class="btn small"
+          title="Draw the graph over time, aligned with the timeline"
+          aria-pressed={of.overTime}
+          onClick={() => {
+            store.table.value = {
+              ...store.table.value,
+              over: of.overTime ? "groups" : "time",
+            };
+          }}
+        >
+          Over time
+        </button>
+      )}
       {of && (
         <button
           type="button"
@@ -54,44 +70,6 @@ export function Toolbar({ tables, of }: { tables: Tables; of: Arrangement | null
         Copy ▾
       </button>
     </div>
-  );
-}
-
-/** The filter expression, typed or built by the cells' menus. */
-function FilterField() {
-  const text = useSignal(store.table.value.where);
-  const last = useSignal(store.table.value.where);
-  if (last.value !== store.table.value.where) {
-    last.value = store.table.value.where;
-    text.value = store.table.value.where;
-  }
-  return (
-    <form
-      class="where"
-      onSubmit={(event) => {
-        event.preventDefault();
-        store.table.value = { ...store.table.value, where: text.value.trim() };
-      }}
-    >
-      <input
-        aria-label="Filter"
-        placeholder="Filter: waited > 5ms and not reason = idle"
-        spellcheck={false}
-        value={text.value}
-        onInput={(event) => (text.value = event.currentTarget.value)}
-        onBlur={(event) => event.currentTarget.form?.requestSubmit()}
-      />
-      {store.table.value.where !== "" && (
-        <button
-          type="button"
-          class="clear"
-          aria-label="Remove the filter"
-          onClick={() => (store.table.value = { ...store.table.value, where: "" })}
-        >
-          ✕
-        </button>
-      )}
-    </form>
   );
 }
 

@@ -36,6 +36,7 @@ const tables: Tables = {
       show: ["count", "sum:waited", "max:waited"],
       sort: "sum:waited:desc",
       graph: ["sum:waited"],
+      over_time: false,
     },
   ],
 };
@@ -47,6 +48,7 @@ const usual: TableState = {
   graph: [],
   where: "",
   sort: "",
+  over: "",
 };
 
 function arranged(state: Partial<TableState> = {}) {

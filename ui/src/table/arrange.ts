@@ -17,6 +17,8 @@ export interface Arrangement {
   readonly show: readonly string[];
   readonly graph: readonly string[];
   readonly sort: string;
+  /** Whether the graph is drawn over time. */
+  readonly overTime: boolean;
 }
 
 /** `by` of a table that the user ungrouped; an empty list means the preset's groups. */
@@ -108,7 +110,19 @@ export function resolve(tables: Tables, state: TableState): Arrangement | null {
   if (show.length + graph.length === 0) show = usable(grouped ? info.aggregates : info.show);
   const sort =
     state.sort === "" ? (ofPreset && state.by.length === 0 ? ofPreset.sort : "") : state.sort;
-  return { info, by, show, graph, sort: fitSort(sort, grouped, info) };
+  const overTime = state.over === "" ? (ofPreset?.over_time ?? false) : state.over === "time";
+  return { info, by, show, graph, sort: fitSort(sort, grouped, info), overTime };
+}
+
+/** What is drawn over time: a sum of durations, or the number of rows. */
+export function measureOf(of: Arrangement): string {
+  const isTime = (text: string) => {
+    const { aggregate, column } = spec(text);
+    return aggregate !== "count" && columnOf(of.info, column)?.kind === "duration";
+  };
+  const drawn = of.graph.length > 0 ? of.graph : of.show;
+  const text = drawn.find((one) => one === "count" || isTime(one)) ?? "count";
+  return text === "count" ? text : `sum:${spec(text).column}`;
 }
 
 /** The sort order in the form for groups or single rows; empty for the table's own. */

@@ -1,10 +1,12 @@
 /** The menu of a table's cell: filter by its value, select, show on the timeline, copy. */
-import type { Cell, StackRef, TableRow } from "../api/types";
+import { flameOf, threadItems } from "../actions";
+import type { Cell, ColumnKind, StackRef, TableRow } from "../api/types";
 import { copy } from "../copy";
 import { navigateTo } from "../navigate";
 import type { MenuItem } from "../parts/MenuHost";
 import { butterfly, functionMenu } from "../stacks/StackFrames";
 import * as store from "../state/store";
+import { range, threadIx } from "../units";
 import { type Arrangement, kindOf, spec } from "./arrange";
 import { cellText, filterOf, innermost, isStack, joined, type Test } from "./cells";
 
@@ -75,16 +77,48 @@ export function cellMenu(
       run: () => navigateTo({ lane: row.lane, from: row.from, to: row.to }),
     });
   const lane = /^t(\d+)$/.exec(row?.lane ?? "");
-  if (lane)
-    items.push({
-      title: "Filter all views by this thread",
-      run: () => store.select({ thread: Number(lane[1]) as never }),
-    });
+  if (lane) {
+    const when = row?.from != null && row.to != null && row.to > row.from;
+    const time = when ? range(row?.from ?? 0, row?.to ?? 0) : null;
+    items.push(...threadItems(threadIx(Number(lane[1])), time));
+  }
+  if (row?.key != null) items.push(...groupItems(arranged, column, kind, cell));
   items.push({
     title: "Copy the value",
     run: () => void copy(isStack(cell) ? cell.told : cellText(cell, kind), "the value"),
   });
   return items;
+}
+
+/** The flame graph of a group: the selection narrowed as far as the Stacks view can. */
+function groupItems(
+  arranged: Arrangement,
+  column: string,
+  kind: ColumnKind,
+  cell: Cell,
+): MenuItem[] {
+  const of = OF[arranged.info.table];
+  const filter = filterOf(column, kind, cell, "only");
+  if (of === undefined || filter === null) return [];
+  return [
+    {
+      title: "Over time, only this",
+      run: () =>
+        (store.table.value = {
+          ...store.table.value,
+          over: "time",
+          where: joined(store.table.value.where, filter),
+        }),
+    },
+    ...(isStack(cell)
+      ? [
+          {
+            title: "Flame graph of this",
+            run: () => flameOf(of, { stack: innermost(cell) }),
+          },
+        ]
+      : []),
+  ];
 }
 
 function shorten(text: string): string {

@@ -87,6 +87,7 @@ async function load(
       request.signal,
     );
     if (request !== controller) return;
+    error.value = null;
     tree.fill(level, page, data);
     version.value += 1;
   } catch (failure) {
@@ -117,14 +118,33 @@ export function watchTable(): () => void {
   };
 }
 
+/** Reloads the table. Its old rows stay until the first new ones arrive, or if the filter is wrong. */
 export function reload(): void {
   controller.abort();
   controller = new AbortController();
-  current = tree.root();
+  const next = tree.root();
   error.value = null;
   pending.value = 0;
+  const trace = store.trace.peek();
+  const of = arrangement.peek();
+  if (trace === null || of === null) {
+    show(next);
+    return;
+  }
+  // Rows of another table have other columns.
+  if (shownTable !== columnsOf(of)) show(next);
+  shownTable = columnsOf(of);
+  void load(trace, of, next, 0).then(() => (error.peek()?.at == null ? show(next) : null));
+}
+
+let shownTable = "";
+const columnsOf = (of: Arrangement): string =>
+  JSON.stringify([store.trace.peek(), of.info.table, of.by, of.show, of.graph]);
+
+function show(level: tree.Level): void {
+  if (current === level) return;
+  current = level;
   version.value = version.peek() + 1;
-  if (arrangement.peek() !== null) requestRows(0, 1);
 }
 
 export function toggle(entry: tree.VisibleRow): void {
@@ -143,5 +163,5 @@ export async function everything(limit: number): Promise<TablePage | null> {
 
 /** Shows a preset, or a table by its own name, with its default columns. */
 export function choosePreset(preset: string): void {
-  store.table.value = { preset, table: preset, by: [], show: [], graph: [], where: "", sort: "" };
+  store.table.value = { ...store.NO_TABLE, preset, table: preset };
 }

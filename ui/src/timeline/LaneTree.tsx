@@ -6,10 +6,11 @@
  */
 
 import * as store from "../state/store";
-import { timeText } from "../units";
+import { plural, threadIx, timeText } from "../units";
 import type { LaneRow, Row } from "./data/layout";
 import * as model from "./data/model";
-import { lookAt, scrollToRow, stepEvent, toggleThread } from "./input/actions";
+import { lookAt, scrollToRow, stepEvent } from "./input/actions";
+import { openRowMenu } from "./input/menu";
 import { sliceLines, sumsText } from "./input/tooltipText";
 
 const domId = (key: string): string => `lane-${key.replace(/[^\w-]/g, "_")}`;
@@ -82,7 +83,8 @@ function onKey(event: KeyboardEvent): void {
         else void look(row, (window.from + window.to) / 2, 0);
         return true;
       case " ":
-        if (row.kind === "lane" && row.lane.kind === "thread") toggleThread(row.lane.number);
+        if (row.kind === "lane" && row.lane.kind === "thread")
+          store.toggleThread(threadIx(row.lane.number));
         return true;
       default:
         return false;
@@ -105,12 +107,12 @@ function pin(row: LaneRow): void {
 
 const LABEL =
   "Lanes of the timeline. Up and down: previous and next lane. Right and left: events of a lane, " +
-  "or open and close a section. Enter: details. Space: filter by the thread.";
+  "or open and close a section. Enter: details. Space: filter by the thread. Shift+F10: menu.";
 
 export function LaneTree() {
   const rows = model.rowLayout.value.rows;
   const current = model.row.value;
-  const selected = store.selection.value.thread;
+  const selected = store.selection.value.threads as readonly number[];
   const active = rows.find((r) => r.key === current);
   return (
     <>
@@ -121,6 +123,11 @@ export function LaneTree() {
         aria-label={LABEL}
         aria-activedescendant={active ? domId(active.key) : undefined}
         onKeyDown={onKey}
+        onContextMenu={(event) => {
+          event.preventDefault();
+          const canvas = event.currentTarget.parentElement?.getBoundingClientRect();
+          if (active && canvas) openRowMenu(active, canvas);
+        }}
         onFocus={() => (model.row.value ??= rows[0]?.key ?? null)}
         onBlur={() => (model.row.value = null)}
       >
@@ -134,8 +141,9 @@ export function LaneTree() {
               aria-expanded={row.open}
               aria-selected={row.key === current}
               data-section={row.key}
+              data-top={row.top}
             >
-              {row.name}, {row.lanes} lanes
+              {row.name}, {plural(row.lanes, "lane")}
             </div>
           ) : (
             <div
@@ -143,9 +151,10 @@ export function LaneTree() {
               id={domId(row.key)}
               role="treeitem"
               aria-level={2}
-              aria-selected={row.lane.kind === "thread" && row.lane.number === selected}
+              aria-selected={row.lane.kind === "thread" && selected.includes(row.lane.number)}
               data-lane={row.lane.id}
               data-in={row.section}
+              data-top={row.top}
             >
               {laneText(row)}
             </div>

@@ -97,6 +97,7 @@ function mount(
       root.dataset.from = String(Math.round(window.from));
       root.dataset.to = String(Math.round(window.to));
       root.dataset.labels = String(model.canvasGeometry.value.labels);
+      root.dataset.head = String(model.canvasGeometry.value.head);
       settle();
     }),
     effect(() => {

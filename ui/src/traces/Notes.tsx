@@ -19,14 +19,21 @@ interface NotesProps {
   changed: () => void;
 }
 
+/** Formats that cannot store notes, as a sentence begins with them. */
+const FORMATS: Record<string, string> = {
+  "perf.data": "A perf.data",
+  etl: "An .etl",
+  perfetto: "A Perfetto",
+  "trace.dat": "A trace.dat",
+  "perf script": "A perf script text",
+};
+
 /** Only the .hitch format can store notes. */
 export function Notes(props: NotesProps) {
   return props.format === "hitch" ? (
     <Field {...props} />
   ) : (
-    <p class="notes dim">
-      {props.format === "etl" ? "An .etl" : "A perf.data"} file cannot store notes.
-    </p>
+    <p class="notes dim">{FORMATS[props.format] ?? "This kind of"} file cannot store notes.</p>
   );
 }
 

@@ -9,12 +9,15 @@ import { asApiError, liveQuery } from "../api/query";
 import type { TraceEntry } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
-import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
-import { bytesText, durationText, plural } from "../units";
-import { Notes, traceUrl } from "./Notes";
+import { bytesText, plural } from "../units";
+import { traceUrl } from "./Notes";
+import { Rows, textsOf } from "./Rows";
 import { type Upload, upload, uploads } from "./upload";
 import "./traces.css";
+
+/** How often the list is fetched again while traces are being judged. */
+const JUDGING_POLL_MS = 1000;
 
 type DialogKind = "rename" | "delete";
 
@@ -28,10 +31,17 @@ export function Traces() {
     [],
   );
   useEffect(() => list.stop, []);
+  const { data, error } = list.state.value;
+  // The server judges the traces one after the other.
+  const judging = data?.traces.some((entry) => entry.judging) ?? false;
+  useEffect(() => {
+    if (!judging) return;
+    const timer = setTimeout(list.refetch, JUDGING_POLL_MS);
+    return () => clearTimeout(timer);
+  }, [data, judging]);
   const over = useSignal(false);
   const dialog = useSignal<{ kind: DialogKind; entry: TraceEntry } | null>(null);
   const filter = useSignal("");
-  const { data, error } = list.state.value;
   const editable = server.value.data?.editable ?? false;
   const add = (files: FileList | null | undefined) => addFiles([...(files ?? [])], list.refetch);
   const closeDialog = () => {
@@ -112,7 +122,7 @@ function Head({ editable, filter, add }: HeadProps) {
         <input
           type="search"
           aria-label="Filter the traces"
-          placeholder="Filter by name, host, answer, notes"
+          placeholder="Filter by name, host, victim, cause, notes"
           value={filter.value}
           onInput={(event) => {
             filter.value = event.currentTarget.value;
@@ -135,8 +145,8 @@ function Head({ editable, filter, add }: HeadProps) {
       </header>
       {editable && (
         <p class="dim">
-          Drop a .hitch, perf.data, .etl or zipped .etl file anywhere here to add and open it. It
-          stays on this machine.
+          Drop a .hitch, perf.data, .etl, zipped .etl, Perfetto or trace.dat file anywhere here to
+          add and open it. It stays on this machine.
         </p>
       )}
     </>
@@ -172,25 +182,23 @@ interface TraceListProps {
 }
 
 function TraceList({ traces, filter, editable, openDialog, changed }: TraceListProps) {
-  const wanted = filter.toLowerCase();
-  const shown = traces.filter((entry) =>
-    [entry.name, entry.host, entry.notes, entry.first_answer?.text].some((text) =>
-      text?.toLowerCase().includes(wanted),
-    ),
-  );
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  const shown = traces.filter((entry) => {
+    const texts = textsOf(entry);
+    return words.every((word) => texts.includes(word));
+  });
+  const judged = traces.filter((entry) => entry.first_answer !== null || entry.error !== null);
   return (
     <>
-      <ul class="trace-list">
-        {shown.map((entry) => (
-          <Card
-            key={entry.name}
-            entry={entry}
-            editable={editable}
-            openDialog={(kind) => openDialog(kind, entry)}
-            changed={changed}
-          />
-        ))}
-      </ul>
+      {judged.length < traces.length && (
+        <p class="judging" role="status">
+          <progress max={traces.length} value={judged.length} aria-label="Traces analysed" />
+          {judged.length} of {plural(traces.length, "trace")} analysed
+        </p>
+      )}
+      {shown.length > 0 && (
+        <Rows entries={shown} editable={editable} openDialog={openDialog} changed={changed} />
+      )}
       {shown.length === 0 && (
         <p class="empty">
           {traces.length === 0 ? (
@@ -204,66 +212,6 @@ function TraceList({ traces, filter, editable, openDialog, changed }: TraceListP
         </p>
       )}
     </>
-  );
-}
-
-interface CardProps {
-  entry: TraceEntry;
-  editable: boolean;
-  openDialog: (kind: DialogKind) => void;
-  changed: () => void;
-}
-
-function Card({ entry, editable, openDialog, changed }: CardProps) {
-  const facts = [
-    entry.host,
-    entry.duration_ns === null ? null : durationText(entry.duration_ns),
-    entry.cpus === null ? null : plural(entry.cpus, "CPU"),
-    bytesText(entry.bytes),
-    new Date(entry.modified).toLocaleString(),
-  ];
-  return (
-    <li class="trace-card" data-trace={entry.name}>
-      <div class="trace-main">
-        <button
-          type="button"
-          class="trace-open"
-          disabled={entry.error !== null}
-          onClick={() => store.openTrace(entry.name)}
-        >
-          {entry.name}
-        </button>
-        <span class="dim">{facts.filter(Boolean).join(" · ")}</span>
-        {editable && (
-          <button
-            type="button"
-            class="btn small"
-            aria-haspopup="menu"
-            aria-label={`More for ${entry.name}`}
-            onClick={(event) =>
-              openMenu(
-                entry.name,
-                [
-                  { title: "Rename …", run: () => openDialog("rename") },
-                  { title: "Delete …", run: () => openDialog("delete") },
-                ],
-                event.currentTarget,
-              )
-            }
-          >
-            ⋯
-          </button>
-        )}
-      </div>
-      {entry.error !== null && <p class="bad">{entry.error}</p>}
-      {entry.first_answer && (
-        <p class="first-answer">{entry.first_answer.text ?? "No stall was found."}</p>
-      )}
-      {!entry.first_answer && entry.error === null && (
-        <p class="dim">Not analysed yet. Open it to see why it hung.</p>
-      )}
-      <Notes name={entry.name} format={entry.format} notes={entry.notes} changed={changed} />
-    </li>
   );
 }
 

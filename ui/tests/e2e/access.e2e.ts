@@ -105,6 +105,30 @@ describe.skipIf(skipReason("access") !== null)("access", () => {
     expect(await findings()).toEqual([]);
   });
 
+  test("the evidence, and eight rows of a table, are above the fold at 1280 × 720", async () => {
+    const view = await page.locator(".answers-text").boundingBox();
+    const evidence = await page.locator(".clause.evidence").boundingBox();
+    if (!view || !evidence) throw new Error("no evidence");
+    expect(evidence.y + evidence.height).toBeLessThan(view.y + view.height);
+    const address = new URL(page.url());
+    address.searchParams.set("view", "tables");
+    address.searchParams.set("by", "thread");
+    await page.goto(address.href);
+    await page.waitForSelector(".grid-row");
+    await settled(page);
+    const room = await page.locator(".split-bar").boundingBox();
+    const rows = await page.locator(".grid-row").evaluateAll(
+      (list, bottom) =>
+        list.filter((row) => {
+          const box = row.getBoundingClientRect();
+          // The sum below the table covers the last 20 px.
+          return box.height > 0 && box.bottom <= bottom - 20;
+        }).length,
+      room?.y ?? 0,
+    );
+    expect(rows).toBeGreaterThanOrEqual(8);
+  });
+
   test("the palette runs a command by keyboard only", async () => {
     await page.keyboard.press("Control+Shift+KeyP");
     await page.waitForSelector("dialog input");

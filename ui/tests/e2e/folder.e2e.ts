@@ -1,5 +1,5 @@
 /** The trace folder: notes, renaming, adding and deleting files, files that are not traces. */
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -133,10 +133,36 @@ describe.skipIf(skipReason("folder") !== null)("folder", () => {
     );
   });
 
-  test("a file that cannot store notes has no field for them", async () => {
-    const bare = card("bare.data");
-    expect(await bare.getByRole("textbox").count()).toBe(0);
-    expect(await bare.locator(".notes").innerText()).toBe("A perf.data file cannot store notes.");
+  test("every trace is judged without being opened, and the list can be sorted", async () => {
+    await page.waitForFunction(
+      () => document.querySelectorAll(".trace-card .first-answer strong, .trace-card").length > 0,
+    );
+    await page.locator(".judging").waitFor({ state: "detached" });
+    expect(await card("many-1.hitch").innerText()).toMatch(/lock starvation/);
+    const names = () => page.locator(".trace-open").allInnerTexts();
+    await page.getByRole("button", { name: "Trace", exact: true }).click();
+    const up = await names();
+    await page.getByRole("button", { name: "Trace", exact: false }).first().click();
+    expect(await names()).toEqual([...up].reverse());
+    await page.getByRole("button", { name: "Date" }).click();
+  });
+
+  test("damaged and empty files are listed with what is wrong and what to do", async () => {
+    writeFileSync(join(bed.folder, "empty.hitch"), "");
+    writeFileSync(join(bed.folder, "letter.hitch"), "Dear Sir or Madam");
+    await page.reload();
+    await settled(page);
+    expect(await card("empty.hitch").locator(".trace-error").innerText()).toMatch(
+      /the file is empty\. .*Delete it/,
+    );
+    expect(await card("letter.hitch").locator(".trace-error").innerText()).toMatch(
+      /this is no trace.*Copy it again/,
+    );
+    await card("bare.data").locator(".trace-error").waitFor();
+    expect(await card("bare.data").getByRole("textbox").count()).toBe(0);
+    for (const name of ["empty.hitch", "letter.hitch"]) rmSync(join(bed.folder, name));
+    await page.reload();
+    await settled(page);
   });
 
   test("a trace can be renamed, but not to a name that exists", async () => {
@@ -163,6 +189,32 @@ describe.skipIf(skipReason("folder") !== null)("folder", () => {
     await page.getByRole("button", { name: "Delete", exact: true }).click();
     await card("third.hitch").waitFor({ state: "detached" });
     expect(existsSync(join(bed.folder, "third.hitch"))).toBe(false);
+  });
+});
+
+describe.skipIf(skipReason("a vanished file") !== null)("a vanished file", () => {
+  let bed: TestBed;
+
+  beforeAll(async () => {
+    bed = await TestBed.start(TestBed.copy(STARVE));
+  });
+  afterAll(() => bed?.stop());
+
+  test("it says so and keeps what is loaded", async ({ task }) => {
+    const page = await bed.page("trace=starve.hitch");
+    await page.waitForSelector("[data-answer='1']");
+    await settled(page);
+    renameSync(join(bed.folder, "starve.hitch"), join(bed.folder, ".gone"));
+    await page.locator(".gone").waitFor();
+    // Everything still answers.
+    await page.keyboard.press("Digit2");
+    await page.waitForSelector(".grid-row");
+    await settled(page);
+    expect(await page.locator(".error-box").count()).toBe(0);
+    await bed.screenshot(page, task.name);
+    renameSync(join(bed.folder, ".gone"), join(bed.folder, "starve.hitch"));
+    await page.locator(".gone").waitFor({ state: "detached" });
+    bed.expectNoComplaints();
   });
 });
 

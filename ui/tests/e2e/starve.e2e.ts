@@ -77,7 +77,9 @@ describe.skipIf(skipReason("starve") !== null)("starve", () => {
     const box = await page.locator(".timeline").boundingBox();
     if (!box) throw new Error("no timeline");
     await page.mouse.move(box.x + box.width * 0.6, box.y + box.height * 0.75);
+    await page.keyboard.down("Control");
     const { before, after } = await windowChanges(page, () => page.mouse.wheel(0, -300));
+    await page.keyboard.up("Control");
     expect(after.to - after.from).toBeLessThan(before.to - before.from);
 
     const chip = page.locator("[data-chip=range]");
@@ -198,20 +200,53 @@ describe.skipIf(skipReason("starve") !== null)("starve", () => {
     await settled(page);
   });
 
-  test("an invalid filter is explained, and can be corrected", async () => {
-    await page.getByRole("textbox", { name: "Filter" }).fill("waited >> 5");
-    await page.keyboard.press("Enter");
-    await page.waitForSelector(".tables .error-box");
-    expect(await page.locator(".error-message").innerText()).toMatch(/expected|found/);
-    // The browser reports the 400, which is expected.
-    await page.getByRole("textbox", { name: "Filter" }).fill("");
-    await page.keyboard.press("Enter");
+  test("a wrong filter is marked where it is wrong, and the last table stays", async () => {
+    const before = await page.locator(".grid-row").allInnerTexts();
+    expect(before.length).toBeGreaterThan(0);
+    const field = page.getByRole("combobox", { name: "Filter" });
+    await field.fill("waited >> 5");
+    await field.blur();
+    const problem = page.locator(".filter-problem");
+    await problem.waitFor();
+    expect(await problem.locator("mark").innerText()).toBe("> 5");
+    expect(await problem.innerText()).toMatch(/expected/);
+    expect(await field.getAttribute("aria-invalid")).toBe("true");
+    expect(await page.locator(".grid-row").allInnerTexts()).toEqual(before);
+    await bed.screenshot(page, "a wrong filter");
+    await field.fill("");
+    await field.blur();
+    await problem.waitFor({ state: "detached" });
     await settled(page);
+    // The browser reports the 400, which is expected.
     bed.allow(/status of 400/);
   });
 
-  test("the butterfly of the function that releases the lock", async () => {
+  test("a filter is completed: columns, operators, values", async () => {
+    const field = page.getByRole("combobox", { name: "Filter" });
+    const choose = async (name: string) => {
+      await page.getByRole("option", { name, exact: false }).first().waitFor();
+      await page.keyboard.press("ArrowDown");
+      await page.keyboard.press("Enter");
+    };
+    await field.click();
+    await page.keyboard.type("reas");
+    await choose("reason");
+    await page.getByRole("option", { name: "contains" }).waitFor();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.keyboard.type("lo");
+    await choose("lock");
     await page.keyboard.press("Escape");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(
+      () => new URLSearchParams(location.search).get("where") === "reason = lock",
+    );
+    await settled(page);
+    await page.getByRole("button", { name: "Remove the filter" }).click();
+    await settled(page);
+  });
+
+  test("the butterfly of the function that releases the lock", async () => {
     await page.locator(".grid").focus();
     await page.keyboard.press("Digit3");
     await page.getByRole("button", { name: "Wakes" }).click();

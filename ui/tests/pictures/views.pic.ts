@@ -147,6 +147,16 @@ const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
     },
   },
   {
+    name: "series",
+    trace: "starve.hitch",
+    colorScheme: "dark",
+    act: async (page) => {
+      await page.keyboard.press("Digit2");
+      await page.getByRole("button", { name: "CPU over time" }).click();
+      await page.waitForSelector(".series[data-ready=true]");
+    },
+  },
+  {
     name: "search",
     trace: "starve.hitch",
     colorScheme: "dark",

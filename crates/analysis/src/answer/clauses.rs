@@ -395,9 +395,11 @@ fn shares(proofs: &Proofs<'_>) -> Vec<Clause> {
         list.push(row("the rest", rest_ns, sentence!("{} smaller parts", count(parts))));
     }
     let sum_ns: u64 = proofs.shares.iter().map(|share| share.ns).sum();
-    let whole = match sum_ns == total_ns {
-        true => "the whole stall, to the nanosecond",
-        false => "the sum of the parts",
+    let whole = match (sum_ns == total_ns, headline(proofs.stall)) {
+        (true, "WINDOW") => "the whole window, to the nanosecond",
+        (true, "WAIT") => "the whole wait, to the nanosecond",
+        (true, _) => "the whole stall, to the nanosecond",
+        (false, _) => "the sum of the parts",
     };
     let sum = sentence!(
         "  {}  {}  {}",

@@ -2,6 +2,7 @@
 //! removed).
 
 use super::machine::MachineJson;
+use super::saved::{SavedJson, marks};
 use crate::wording::units;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,12 +43,20 @@ pub struct Info {
     lost_uncounted: usize,
     by_kind: BTreeMap<String, u64>,
     stack_counts: BTreeMap<String, u64>,
+    /// What the source of the trace cannot tell.
+    lacks: Vec<&'static str>,
     warnings: Vec<String>,
     host: String,
     kernel: String,
     producer: String,
     recorder: String,
     notes: String,
+    /// Why it was saved, if the trace says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saved: Option<SavedJson>,
+    /// Marks of people and programs, by kind.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    marks: BTreeMap<&'static str, u64>,
     spans: Vec<SpanJson>,
     /// What the machine reported of itself; null where nothing was recorded.
     machine: Option<MachineJson>,
@@ -99,12 +108,15 @@ impl Info {
             lost_uncounted: trace.losses.iter().filter(|loss| loss.events == 0).count(),
             by_kind: trace.by_kind.clone(),
             stack_counts: trace.stack_counts.clone(),
+            lacks: trace.meta.lacks.iter().map(|lack| lack.name()).collect(),
             warnings: trace.warnings.lines().collect(),
             host: trace.meta.host.clone(),
             kernel: trace.meta.kernel.clone(),
             producer: trace.meta.producer.clone(),
             recorder: trace.meta.recorder.clone(),
             notes: trace.meta.notes.clone(),
+            saved: trace.meta.save.as_ref().map(|save| SavedJson::new(trace, save)),
+            marks: marks(trace),
             spans: trace
                 .spans
                 .iter()
@@ -154,6 +166,17 @@ impl Info {
         line("producer", &self.producer);
         line("recorder", &self.recorder);
         line("notes", &self.notes);
+        if let Some(saved) = &self.saved {
+            saved.lines().iter().enumerate().for_each(|(at, text)| {
+                line(if at == 0 { "saved" } else { "" }, text);
+            });
+        }
+        let counts: Vec<String> = self
+            .marks
+            .iter()
+            .map(|(name, count)| format!("{} {name}", units::count(*count)))
+            .collect();
+        line("marks", &counts.join(", "));
         line("times", &format!("count from {}{}", self.origin, self.origin_clocks()));
         let since_origin = |ns: u64| units::seconds(ns.saturating_sub(self.origin_ns));
         let length = units::duration(self.duration_ns);

@@ -1,5 +1,6 @@
 //! The answer as JSON: a contract. Fields may be added, never changed or removed.
 
+use super::saved::SavedJson;
 use super::spans_json::{SentenceJson, sentences};
 use super::thread_json::{ThreadJson, thread_json};
 use super::waker_vs_holder::WakerVsHolder;
@@ -20,6 +21,9 @@ const MAX_LINKS: usize = 32;
 pub struct Why {
     version: u32,
     trace: TraceJson,
+    /// Why the trace was saved, if it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saved: Option<SavedJson>,
     stalls: Vec<StallJson>,
 }
 
@@ -170,6 +174,7 @@ impl Why {
                 lost: trace.lost_events(),
                 warnings: trace.warnings.lines().collect(),
             },
+            saved: trace.meta.save.as_ref().map(|save| SavedJson::new(trace, save)),
             stalls: stalls
                 .iter()
                 .take(top)

@@ -1,6 +1,7 @@
 //! The answer in words: what hung, how long, on what; who caused it; how sure; where the time went.
 
 use super::clauses::clauses;
+use super::saved::seen_by_trigger;
 use super::words::at;
 use crate::Analysis;
 use crate::diagnose::{Query, Stall, diagnose};
@@ -20,7 +21,7 @@ pub fn text(analysis: &Analysis<'_>, stalls: &[Stall], top: usize) -> String {
 
 /// The answer to `query`: the `top` worst of `stalls` in full; the others in a line each.
 pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: usize) -> String {
-    let mut out = String::new();
+    let mut out = seen_by_trigger(analysis.trace).unwrap_or_default();
     if stalls.is_empty() {
         out.push_str(&nothing_found(analysis, query));
     }

@@ -107,6 +107,7 @@ fn better(new: &Stall, old: &Stall) -> bool {
             stall.candidate.machine.is_some() && !stall.candidate.event_loop,
             stall.candidate.kind == StallKind::LockStarvation,
             stall.candidate.kind == StallKind::UiDelay,
+            stall.candidate.kind == StallKind::Input,
             stall.candidate.window.duration_ns() / tenths * 10,
         )
     };

@@ -8,13 +8,14 @@ mod candidates;
 mod merge;
 mod rank;
 mod stall;
+mod triggered;
 mod waiters;
 
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::explain;
 use crate::explain::throttling::main_throttling;
 use crate::patterns::{Evidence, Finding, Pattern, judge};
-use crate::stalls::{command, excuse, machine, ui_delay};
+use crate::stalls::{command, excuse, input, machine, ui_delay};
 use crate::wording::sentence::{Sentence, sentence};
 use crate::{Analysis, Explanation};
 use candidates::{most_unusual, worth_explaining};
@@ -38,6 +39,10 @@ pub fn diagnose(analysis: &Analysis<'_>, query: &Query) -> Vec<Stall> {
     }
     merged.par_iter_mut().for_each(|stall| waiters::add(analysis, stall));
     rank::worst_first(&mut merged, query);
+    if !query.is_about_something() && !query.in_progress {
+        let explain = |query: &Query| diagnose(analysis, query).into_iter().next();
+        triggered::put_first(analysis, &mut merged, explain);
+    }
     merged
 }
 
@@ -92,6 +97,9 @@ fn stall(analysis: &Analysis<'_>, candidate: Candidate, explanation: Explanation
     let candidate = Candidate { kind, ..candidate };
     if candidate.kind == StallKind::Idle {
         mark_idle(&mut finding);
+    }
+    if matches!(candidate.kind, StallKind::Input | StallKind::UiDelay) {
+        finding.sentences.splice(0..0, input::sentence_of(analysis, &candidate));
     }
     if candidate.kind == StallKind::UiDelay {
         finding.sentences.splice(0..0, ui_delay::sentence_of(analysis, &candidate));

@@ -3,8 +3,10 @@
 
 use super::explanation::{Cause, Explanation, Piece};
 use super::occupants::occupants;
+use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::WaitClass;
+use crate::timeline::State;
 use rustc_hash::FxHashMap;
 use unhitch_model::ThreadId;
 
@@ -31,6 +33,8 @@ pub enum What {
     Stopped,
     /// Lost, or the waker is not in the recording.
     Unknown,
+    /// The victim had nothing to do, whoever gave it something in the end.
+    Idle,
 }
 
 impl What {
@@ -46,6 +50,7 @@ impl What {
             Self::Ipc | Self::Outside => "ipc",
             Self::Stopped => "stopped",
             Self::Unknown => "unknown",
+            Self::Idle => "idle",
         }
     }
 }
@@ -65,6 +70,7 @@ impl What {
             Self::Outside => "message for",
             Self::Stopped => "stopped",
             Self::Unknown => "not known",
+            Self::Idle => "idle",
         }
     }
 
@@ -100,8 +106,8 @@ pub fn partition(analysis: &Analysis<'_>, explanation: &Explanation) -> Vec<Shar
                 }
             }
             _ => {
-                *sums.entry((what(explanation, piece), Some(piece.thread))).or_default() +=
-                    piece.window.duration_ns()
+                let (what, who) = what(analysis, explanation, piece);
+                *sums.entry((what, Some(who))).or_default() += piece.window.duration_ns();
             }
         }
     }
@@ -111,8 +117,11 @@ pub fn partition(analysis: &Analysis<'_>, explanation: &Explanation) -> Vec<Shar
     shares
 }
 
-fn what(explanation: &Explanation, piece: &Piece) -> What {
-    match (piece.cause, explanation.hop_of(piece)) {
+fn what(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> (What, ThreadId) {
+    if is_idle(analysis, explanation, piece) {
+        return (What::Idle, explanation.victim);
+    }
+    let what = match (piece.cause, explanation.hop_of(piece)) {
         (Cause::Ran, None) => What::Ran,
         // Someone else ran: what that meant depends on what was waited for.
         (Cause::Ran, Some(hop)) => match hop.class {
@@ -129,5 +138,21 @@ fn what(explanation: &Explanation, piece: &Piece) -> What {
         (Cause::Message, _) => What::Outside,
         (Cause::Stopped, _) => What::Stopped,
         (Cause::UnknownWaker | Cause::Lost, _) => What::Unknown,
-    }
+    };
+    (what, piece.thread)
+}
+
+/// True for a wait of the victim itself in which it had nothing to do. What others did meanwhile is
+/// no answer to what kept it.
+fn is_idle(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> bool {
+    let hop_at = |hop: Option<u32>| explanation.hops.get(hop? as usize);
+    let own = std::iter::successors(hop_at(piece.hop), |hop| hop_at(hop.parent)).last();
+    let class = match own {
+        Some(hop) => hop.class,
+        None if matches!(piece.segment.state, State::Sleeping(_)) => {
+            class_of(analysis, &piece.segment)
+        }
+        None => return false,
+    };
+    matches!(class, WaitClass::Idle | WaitClass::KernelIdle)
 }

@@ -33,11 +33,13 @@ pub enum LaneState {
     Slept = 10,
     /// Waited for the network.
     Network = 11,
+    /// Waited for another thread's signal: a condition variable, a semaphore, a bare futex.
+    Condition = 12,
 }
 
 impl LaneState {
     /// The number of states.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
 
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
@@ -53,6 +55,7 @@ impl LaneState {
         Self::Stopped,
         Self::Slept,
         Self::Network,
+        Self::Condition,
     ];
 
     /// The name in JSON, and the label for people.
@@ -65,13 +68,14 @@ impl LaneState {
             Self::Io => ("io", "waited for a disk"),
             Self::Memory => ("memory", "waited for memory"),
             Self::Timer => ("timer", "slept until a time"),
-            Self::Ipc => ("ipc", "waited for another thread"),
+            Self::Ipc => ("ipc", "waited for another thread or process"),
             Self::Idle => ("idle", "had nothing to do"),
             Self::Stopped => ("stopped", "stopped"),
             Self::Slept => {
                 ("slept", "slept for a device, or for something that no rule classifies")
             }
             Self::Network => ("network", "waited for the network"),
+            Self::Condition => ("condition", "waited for another thread's signal"),
         }
     }
 
@@ -101,11 +105,9 @@ impl LaneState {
             WaitClass::BlockIo | WaitClass::FileSystem => Self::Io,
             WaitClass::Memory => Self::Memory,
             WaitClass::Timer => Self::Timer,
-            // Another thread must meet a condition. A futex wait that an unlock ended has the class
-            // of a lock already.
-            WaitClass::Ipc | WaitClass::Condition | WaitClass::Process | WaitClass::KernelWork => {
-                Self::Ipc
-            }
+            // A futex wait that an unlock ended has the class of a lock already.
+            WaitClass::Condition => Self::Condition,
+            WaitClass::Ipc | WaitClass::Process | WaitClass::KernelWork => Self::Ipc,
             WaitClass::Network => Self::Network,
             WaitClass::Idle | WaitClass::KernelIdle => Self::Idle,
             WaitClass::Stopped => Self::Stopped,

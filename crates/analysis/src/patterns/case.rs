@@ -164,7 +164,7 @@ impl Case<'_> {
         let is_compiled = |frame: &FrameId| {
             let code = trace.stacks.frame(*frame);
             let module = code.and_then(|code| trace.modules.get(code.module));
-            module.is_none_or(|module| module.kind == ModuleKind::File)
+            module.is_none_or(|module| matches!(module.kind, ModuleKind::File | ModuleKind::Named))
         };
         let place = match source.filter(|source| !source.is_empty()) {
             Some(source) if line > 0 && !is_compiled(&spot.frame) => {

@@ -45,12 +45,19 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
                 without_cpu(case, wanted_cpu)
             ));
         }
-        None => sentences.push(sentence!(
-            "Nobody kept it waiting: it was on a CPU for {} ({}){}.",
-            case.part(ran),
-            case.percent(ran),
-            without_cpu(case, wanted_cpu)
-        )),
+        None => {
+            let begin = match is_nearly_all(case, ran + wanted_cpu) {
+                true => "Nobody kept it waiting: it",
+                false => "Most of the time nobody kept it waiting: it",
+            };
+            sentences.push(sentence!(
+                "{} was on a CPU for {} ({}){}.",
+                begin,
+                case.part(ran),
+                case.percent(ran),
+                without_cpu(case, wanted_cpu)
+            ));
+        }
     }
     sentences.push(computing.sentence);
     sentences.extend(case.ended_wait_in(who, "It replied").filter(|_| !own));
@@ -113,6 +120,12 @@ fn work(case: &Case<'_>) -> Option<Work> {
     let (who, _) =
         case.most_of(|piece, hop| is_work(piece, hop) && process(piece.thread) == most)?;
     (who != case.candidate.victim).then_some(Work { who, ran, wanted_cpu, is_process: true })
+}
+
+/// True where what the partition has besides is not worth a word.
+fn is_nearly_all(case: &Case<'_>, ns: u64) -> bool {
+    const MAX_REST_PART: u64 = 10;
+    case.duration_ns().saturating_sub(ns).saturating_mul(MAX_REST_PART) <= case.duration_ns()
 }
 
 /// How long it wanted a CPU, where that is much.

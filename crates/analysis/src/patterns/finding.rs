@@ -41,6 +41,25 @@ pub enum Pattern {
 }
 
 impl Pattern {
+    /// All patterns.
+    pub const ALL: [Self; 15] = [
+        Self::LockStarvation,
+        Self::Deadlock,
+        Self::LongHold,
+        Self::SaturatedLock,
+        Self::SerializedExit,
+        Self::LockConvoy,
+        Self::PriorityInversion,
+        Self::CpuStarvation,
+        Self::CpuBound,
+        Self::IoWait,
+        Self::Memory,
+        Self::Stopped,
+        Self::TimerSleep,
+        Self::DeadEnd,
+        Self::Unknown,
+    ];
+
     /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {

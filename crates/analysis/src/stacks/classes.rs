@@ -361,7 +361,7 @@ fn frame_class(
 ) -> FrameClass {
     let symbols = trace.symbols.get(frame);
     let module = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module));
-    // A function of a script may be called `poll`, too.
+    // A function of a script may be called `poll`, too: its patterns name its file.
     let is_script = module.is_some_and(|module| module.kind == ModuleKind::Script);
     let mut class = FrameClass {
         patterns: Vec::new(),
@@ -370,6 +370,10 @@ fn frame_class(
         identity: u64::from(frame.0),
         layer: rules.layers.of_frame(trace, frame, modules),
     };
+    for symbol in symbols.iter().filter(|_| is_script) {
+        let [file, function] = [symbol.file, symbol.function].map(|name| trace.name(name));
+        class.patterns.extend(rules.patterns_of_script(file, function));
+    }
     for symbol in symbols.iter().filter(|_| !is_script) {
         let name = trace.name(symbol.function);
         let patterns =

@@ -108,7 +108,7 @@ impl LayerRules {
         let (function, source) = (trace.name(symbol.function), trace.name(symbol.file));
         // Each kind of code has names of its own: what is a package of Go may be one of Java's users.
         let is_listed = match kind {
-            Some(ModuleKind::File | ModuleKind::Image { .. }) => {
+            Some(ModuleKind::File | ModuleKind::Image { .. } | ModuleKind::Named) => {
                 self.runtime_functions.has(function)
             }
             Some(ModuleKind::Anonymous { .. } | ModuleKind::Jit { .. }) => {

@@ -10,6 +10,9 @@ use super::rule_file::{EMBEDDED, FrameRole, Rule, RuleFile, RulesError};
 use super::wait_class::{InterruptSource, Wait, WaitClass};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+/// What a script's name ends with, and what parts it from a function's.
+const SCRIPT_END: &str = ".py:";
+
 /// Compiled rules: which names matter, and what their combinations mean.
 #[derive(Clone)]
 pub struct Rules {
@@ -25,6 +28,8 @@ pub struct Rules {
     roles: FxHashMap<u16, FrameRole>,
     /// Patterns of functions that only implement a lock or a wait for their callers.
     machinery: FxHashSet<u16>,
+    /// Patterns of scripts' functions, which follow the names of their files.
+    of_scripts: FxHashSet<u16>,
     /// Whose code a frame is.
     pub(super) layers: LayerRules,
     /// What programs' users call their waits, by [`Wait::words`].
@@ -130,6 +135,7 @@ impl Rules {
             interrupts: Vec::new(),
             roles: FxHashMap::default(),
             machinery: FxHashSet::default(),
+            of_scripts: FxHashSet::default(),
             layers: LayerRules::default(),
             words: Vec::new(),
         };
@@ -177,6 +183,9 @@ impl Rules {
     fn compile<C>(&mut self, rule: Rule<C>) -> CompiledRule<C> {
         let [any, all, leaf, caller] = [&rule.any, &rule.all, &rule.leaf, &rule.caller]
             .map(|names| self.patterns.add_all(names));
+        let named = rule.any.iter().zip(&any).chain(rule.all.iter().zip(&all));
+        let of_scripts = named.filter(|(name, _)| name.contains(SCRIPT_END));
+        self.of_scripts.extend(of_scripts.map(|(_, pattern)| pattern));
         let words = self.words(&rule);
         let by_place = !rule.place.is_empty() || !rule.generic.is_empty();
         CompiledRule {
@@ -241,6 +250,14 @@ impl Rules {
     pub(crate) fn patterns_of_module(&self, path: &str) -> Vec<u16> {
         let file = path.rsplit('/').next().unwrap_or(path);
         self.patterns.matching(&format!("[{}]", base_name(file)))
+    }
+
+    /// The patterns that a script's function matches, after its file.
+    pub(crate) fn patterns_of_script(&self, path: &str, function: &str) -> Vec<u16> {
+        let file = path.rsplit('/').next().unwrap_or(path);
+        let mut patterns = self.patterns.matching(&format!("{file}:{function}"));
+        patterns.retain(|pattern| self.of_scripts.contains(pattern));
+        patterns
     }
 
     /// What programs' users call their waits, by [`Wait::words`].

@@ -84,7 +84,8 @@ pub fn brief_stack_text(analysis: &Analysis<'_>, frames: &[FrameId], kernel_len:
 }
 
 /// The responsible function: on a stack that takes or releases a lock, waits or wakes, the deepest
-/// one that is the program's own; if there is none, its runtime's.
+/// one that is the program's own; if there is none, its runtime's, or what a program without names
+/// called in a system library.
 pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
     let frames = analysis.trace.stacks.frames_of(stack);
     let user = analysis.stacks.without_machinery(analysis.trace.stacks.user_frames(stack));
@@ -103,9 +104,22 @@ pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
             .skip(analysis.stacks.noise_len(stack))
             .find(|frame| !is_cut(analysis, **frame))
     };
-    own.or_else(|| deepest_function(analysis, stack))
+    own.or_else(|| called_in_library(analysis, user))
+        .or_else(|| deepest_function(analysis, stack))
         .or_else(|| leaf().and_then(|&frame| analysis.trace.frame_names(frame).into_iter().next()))
         .unwrap_or_default()
+}
+
+/// The function of a system library that the program called. The frames are the leaf first.
+fn called_in_library(analysis: &Analysis<'_>, frames: &[FrameId]) -> Option<String> {
+    let in_library =
+        frames.iter().take_while(|frame| analysis.stacks.layer(**frame) == Layer::System);
+    let names = in_library.filter_map(|&frame| analysis.trace.symbols.get(frame).last());
+    names
+        .map(|symbol| analysis.trace.name(symbol.function))
+        .filter(|name| !is_primitive(name) && !is_scaffold(name))
+        .last()
+        .map(str::to_owned)
 }
 
 /// The deepest function of a stack, the kernel's included, that does more than implement a lock, a

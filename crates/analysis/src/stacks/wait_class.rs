@@ -78,7 +78,7 @@ impl WaitClass {
     }
 
     /// True for classes that no thread ever waits in by choice.
-    pub(super) const fn is_unwanted(self) -> bool {
+    pub(crate) const fn is_unwanted(self) -> bool {
         matches!(self, Self::Lock | Self::BlockIo | Self::FileSystem | Self::Memory | Self::Stopped)
     }
 

@@ -80,7 +80,7 @@ fn away_until(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Time {
 }
 
 /// True when most of the window is hidden by losses: that is no stall that can be defended.
-fn is_unknown(view: &ThreadView<'_>, window: Window) -> bool {
+pub(super) fn is_unknown(view: &ThreadView<'_>, window: Window) -> bool {
     let hidden = view.segments.iter().filter(|segment| segment.state == State::Unknown);
     hidden.map(|segment| segment.window.intersect(window).duration_ns()).sum::<u64>() * 2
         > window.duration_ns()

@@ -13,6 +13,7 @@ mod event_loop;
 pub(crate) mod excuse;
 mod family;
 pub(crate) mod in_progress;
+pub(crate) mod input;
 mod lock_starvation;
 pub(crate) mod machine;
 pub(crate) mod never_victims;
@@ -31,13 +32,15 @@ use unhitch_model::ThreadId;
 pub type Finder = fn(&Analysis<'_>, &ThreadView<'_>, &mut Vec<Candidate>);
 
 /// The registry of finders that look at one thread; [`command`] looks at processes, [`machine`] at
-/// what they all found, [`ui_delay`] at what Windows reported.
+/// what they all found, [`ui_delay`] at what Windows or
+/// the agent reported.
 pub const FINDERS: &[Finder] = &[
     lock_starvation::find,
     event_loop::find,
     unwanted_wait::find,
     cpu_starvation::find,
     rhythm::find,
+    input::find,
 ];
 
 /// The candidates of one thread.

@@ -1,7 +1,11 @@
-//! Delays that Windows itself reports: a thread with windows that did not look at its messages, or
-//! handled input late.
+//! Delays that the window system reports: a thread with windows that did not look at its messages,
+//! or handled input late.
 //!
-//! Source: the manifest of `Microsoft-Windows-Win32k`, keyword `UIUnresponsiveness`. The event
+//! On Linux, the agent asks the window with the focus whether it answers (`_NET_WM_PING`), and marks
+//! each answer. The victim is the first thread of the window's process: that is where programs read
+//! from the X server, nearly always.
+//!
+//! Source on Windows: the manifest of `Microsoft-Windows-Win32k`, keyword `UIUnresponsiveness`. The event
 //! comes when the delay is over, and tells its length in milliseconds: the delay is the time before
 //! the event.
 
@@ -9,15 +13,28 @@ use crate::Analysis;
 use crate::candidate::{Candidate, StallKind};
 use crate::user_marks::WIN32K;
 use crate::wording::{Event, Reference, Sentence, Span, Subject, units};
-use unhitch_model::{EventKind, ThreadId, Time, Trace, Value, Window};
+use unhitch_model::{EventKind, MARK_PROVIDER, MarkEvent, ThreadId, Time, Trace, Value, Window};
 
 /// Minimum delay, nanoseconds: shorter ones go unnoticed.
 const THRESHOLD_NS: u64 = 100_000_000;
+
+/// What was late.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Late {
+    /// Windows: the thread was asked for its messages.
+    Messages,
+    /// Windows: its oldest input.
+    Input,
+    /// The answer of its window.
+    Answer,
+    /// The same, and it had not come when the agent marked it.
+    NoAnswer,
+}
+
 /// One report.
 struct Delay {
     window: Window,
-    /// The thread was asked for its messages, as against for its input.
-    of_messages: bool,
+    late: Late,
     /// Class of the window, empty before Windows 10.
     class: String,
 }
@@ -51,16 +68,18 @@ pub(crate) fn sentence_of(analysis: &Analysis<'_>, candidate: &Candidate) -> Opt
     let (event, delay) = delays.find(|(_, delay)| {
         delay.window.intersect(analysis.timeline.window()) == candidate.window
     })?;
-    let what = match delay.of_messages {
-        true => "did not look at its messages",
-        false => "did not handle its oldest input",
+    let what = match delay.late {
+        Late::Messages => "Windows reported that this thread did not look at its messages",
+        Late::Input => "Windows reported that this thread did not handle its oldest input",
+        Late::Answer => "The window of this process had the focus and did not answer",
+        Late::NoAnswer => "The window of this process had the focus and had not answered",
     };
     let class = match delay.class.as_str() {
         "" => String::new(),
         class => format!(" (window class {class})"),
     };
     let length = units::duration(delay.window.duration_ns());
-    let text = format!("Windows reported that this thread {what} for {length}{class}.");
+    let text = format!("{what} for {length}{class}.");
     let reference = Reference {
         thread: Some(candidate.victim),
         window: candidate.window,
@@ -70,11 +89,36 @@ pub(crate) fn sentence_of(analysis: &Analysis<'_>, candidate: &Candidate) -> Opt
 }
 
 fn delay(trace: &Trace, event: usize) -> Option<Delay> {
+    ping(trace, event).or_else(|| windows_delay(trace, event))
+}
+
+/// What the agent marked.
+fn ping(trace: &Trace, event: usize) -> Option<Delay> {
+    trace
+        .events
+        .kind_of(event)
+        .filter(|kind| kind.provider_guid == MARK_PROVIDER && kind.id == MarkEvent::Ping as u16)?;
+    let fields = trace.events.fields(event);
+    let field = |name: &str| {
+        fields.iter().find(|(known, _)| trace.name(*known) == name).map(|(_, value)| value)
+    };
+    let sent = Time::from_nanos(field("sent_ns").and_then(Value::as_u64)?);
+    let answered = matches!(field("answered"), Some(Value::Bool(true)));
+    let end: Time = *trace.events.time.get(event)?;
+    // What is not about a process has an unknown thread, and one that lies may claim any time.
+    (sent <= end).then(|| Delay {
+        window: Window::new(sent, end),
+        late: if answered { Late::Answer } else { Late::NoAnswer },
+        class: String::new(),
+    })
+}
+
+fn windows_delay(trace: &Trace, event: usize) -> Option<Delay> {
     let kind: &EventKind =
         trace.events.kind_of(event).filter(|kind| WIN32K.contains(&kind.provider_guid))?;
-    let (of_messages, length) = match kind.id {
-        38 | 173 => (true, "DelayTimeMs"),
-        37 | 172 => (false, "TimeSinceOldestInputMs"),
+    let (late, length) = match kind.id {
+        38 | 173 => (Late::Messages, "DelayTimeMs"),
+        37 | 172 => (Late::Input, "TimeSinceOldestInputMs"),
         _ => return None,
     };
     let fields = trace.events.fields(event);
@@ -84,9 +128,5 @@ fn delay(trace: &Trace, event: usize) -> Option<Delay> {
     let ms = field(length).and_then(Value::as_u64)?;
     let end: Time = *trace.events.time.get(event)?;
     let class = field("ClassName").map(|class| trace.shown(class.to_string())).unwrap_or_default();
-    Some(Delay {
-        window: Window::new(end.minus(ms.saturating_mul(1_000_000)), end),
-        of_messages,
-        class,
-    })
+    Some(Delay { window: Window::new(end.minus(ms.saturating_mul(1_000_000)), end), late, class })
 }

@@ -171,7 +171,11 @@ pub(super) fn address_of(source: &Source<'_>, frame: FrameId) -> Cell {
     let of_file = |module: &&unhitch_model::Module| {
         matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. })
     };
-    let Some(module) = trace.modules.get(at.module).filter(of_file) else {
+    let module = trace.modules.get(at.module);
+    if module.is_some_and(|module| module.kind == ModuleKind::Named) {
+        return NONE;
+    }
+    let Some(module) = module.filter(of_file) else {
         return source.text(&format!("{:#x}", at.offset));
     };
     let path = trace.name(module.path);

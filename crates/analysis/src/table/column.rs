@@ -10,7 +10,7 @@ use super::rows::Row;
 use super::source::Source;
 use super::{Cell, NONE, Name, TABLES, events, kept};
 use crate::stacks::StackKind;
-use Name::{Cpus, Events, Lifetimes, Samples, Stalls, Switches, Threads, Waits, Wakes};
+use Name::{Cpus, Events, Lifetimes, Marks, Samples, Stalls, Switches, Threads, Waits, Wakes};
 use std::fmt::Write;
 use unhitch_model::Recorded;
 
@@ -29,6 +29,12 @@ pub enum Kind {
     Number,
     /// A stack.
     Stack(StackKind),
+}
+
+/// A column's key in JSON and CSV.
+pub(super) fn key(title: &str, kind: Kind) -> String {
+    let unit = if matches!(kind, Kind::Duration | Kind::Time) { "_ns" } else { "" };
+    format!("{}{unit}", title.to_lowercase().replace([' ', '-'], "_"))
 }
 
 impl Kind {
@@ -67,7 +73,8 @@ impl std::fmt::Debug for Column {
     }
 }
 
-const THREADED: &[Name] = &[Switches, Waits, Wakes, Samples, Events, Stalls, Lifetimes, Threads];
+const THREADED: &[Name] =
+    &[Switches, Waits, Wakes, Samples, Events, Marks, Stalls, Lifetimes, Threads];
 const WOKEN: &[Name] = &[Switches, Waits, Wakes];
 const STACKED: &[Name] = &[Switches, Waits, Wakes, Samples, Events];
 
@@ -83,12 +90,12 @@ pub static COLUMNS: &[Column] = &[
     column!("switched in" ["Switch-In Time", "ran at"], Kind::Time, &[Switches], "when it was switched in", |_, row| time(row.start)),
     column!("blocked at" ["switched out", "Last Switch-Out Time"], Kind::Time, &[Waits], "when it fell asleep, or the start of the shown time, if later", |_, row| time(row.start)),
     column!("woken at" ["Ready Time"], Kind::Time, WOKEN, "when it was woken", |source, row| source.waking(row).map_or(NONE, |(wake, _)| time(source.analysis.trace.wakings.time[wake]))),
-    column!("time" ["Time Stamp", "sampled"], Kind::Time, &[Samples, Events], "when it happened", |_, row| time(row.start)),
+    column!("time" ["Time Stamp", "sampled"], Kind::Time, &[Samples, Events, Marks], "when it happened", |_, row| time(row.start)),
     column!("start" ["Start Time"], Kind::Time, &[Stalls, Lifetimes], "when it began; empty for a process that is older than the recording", start),
     column!("end" ["End Time"], Kind::Time, &[Stalls, Lifetimes], "when it ended; empty for a process that outlived the recording", end),
     column!("cpu" ["New CPU"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Cpus], "on which CPU; for a wait, the CPU that the thread left", |_, row| if row.cpu == u16::MAX { NONE } else { Cell::from(row.cpu) }),
-    column!("thread" ["New Thread Name", "Thread Name"], Kind::Text, &[Switches, Waits, Wakes, Samples, Events, Stalls, Threads], "the thread's name; for a wake-up, that of the woken thread", |source, row| thread_name(source, row.thread, source.named_at(row))),
-    column!("tid" ["New Thread Id", "Thread Id"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Stalls, Threads], "the thread's id", |source, row| tid_of(source, row.thread)),
+    column!("thread" ["New Thread Name", "Thread Name"], Kind::Text, &[Switches, Waits, Wakes, Samples, Events, Marks, Stalls, Threads], "the thread's name; for a wake-up, that of the woken thread", |source, row| thread_name(source, row.thread, source.named_at(row))),
+    column!("tid" ["New Thread Id", "Thread Id"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Marks, Stalls, Threads], "the thread's id", |source, row| tid_of(source, row.thread)),
     column!("process" ["New Process", "New Process Name", "Process Name"], Kind::Text, THREADED, "the process's name", |source, row| match process_of(source, row).name {
         name if name.is_empty() => process_name(source, row.thread, source.named_at(row)),
         name => Cell::from(name.0),
@@ -108,10 +115,13 @@ pub static COLUMNS: &[Column] = &[
     column!("file" ["source file"], Kind::Text, STACKED, "the source file of the innermost function", |source, row| leaf(source, row).map_or(NONE, |frame| file_of(source, frame))),
     column!("address" [], Kind::Text, STACKED, "the instruction: module and offset, or the address in the kernel", |source, row| leaf(source, row).map_or(NONE, |frame| address_of(source, frame))),
     column!("provider" ["Provider Name"], Kind::Text, &[Events], "who reported it", events::provider),
-    column!("event" ["Event Name", "Task Name"], Kind::Text, &[Events], "what was reported", events::name),
+    column!("event" ["Event Name", "Task Name"], Kind::Text, &[Events, Marks], "what was reported", events::name),
     column!("event id" ["Id"], Kind::Number, &[Events], "its number; for an event of the Windows kernel, its hook id", events::id),
     column!("opcode" ["Opcode Name"], Kind::Number, &[Events], "its opcode: 1 start, 2 stop", events::opcode),
-    column!("fields" ["Field 1"], Kind::Text, &[Events], "its fields with their values; as bytes if they are not described", events::fields),
+    column!("fields" ["Field 1"], Kind::Text, &[Events, Marks], "its fields with their values; as bytes if they are not described", events::fields),
+    column!("text" ["words", "class"], Kind::Text, &[Marks], "its words; of a key, its class, if that was kept; of a ping, whether the window answered", events::mark_text),
+    column!("user" ["uid"], Kind::Number, &[Marks], "the id of the user who sent it", |source, row| events::mark_number(source, row, "uid")),
+    column!("sender" [], Kind::Number, &[Marks], "the id of the process that sent it", |source, row| events::mark_number(source, row, "sender")),
     column!("off-CPU" ["Time Since Last"], Kind::Duration, &[Switches], "how long it was off the CPU before: waited + runnable", |_, row| if row.known { row.slept_ns.saturating_add(row.runnable_ns) } else { NONE }),
     column!("waited" ["Waits", "Wait"], Kind::Duration, WOKEN, "how long it had slept; for a wake-up, the sleep that it ended", |_, row| row.slept_ns),
     column!("runnable" ["Ready", "Ready (us)"], Kind::Duration, &[Switches, Threads], "how long it was runnable without a CPU", |source, row| if source.analysis.trace.wakings.is_empty() { NONE } else { row.runnable_ns }),

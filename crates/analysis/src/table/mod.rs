@@ -28,9 +28,12 @@ mod query;
 mod ranking;
 mod rows;
 mod run;
+mod series;
 mod source;
 mod stack_paths;
 mod stored;
+mod typed;
+mod whole;
 
 pub use butterfly::{Butterfly, Direction, Node};
 pub use column::{COLUMNS, Column, Kind, columns_of, describe};
@@ -40,8 +43,11 @@ pub use print::Fit;
 pub use query::{Aggregate, Heading, Query, QueryError, Words};
 pub use ranking::{Ranked, Ranking};
 pub use run::Table;
+pub use series::{Series, SeriesGroup, SeriesQuestion, is_over_time};
 pub use stack_paths::{GroupBy, StackQuestion};
 pub use stored::{Selection, Stored, Value};
+pub use typed::{ColumnType, NOTHING, TypedColumn};
+pub use whole::Whole;
 
 use crate::stacks::StackKind;
 use unhitch_model::Recorded;
@@ -59,6 +65,8 @@ pub enum Name {
     Samples,
     /// A row per event of any provider: disk transfers, UI delays, input, marks.
     Events,
+    /// A row per mark of a person or a program.
+    Marks,
     /// A row per stall, as `why` finds them.
     Stalls,
     /// A row per process.
@@ -176,6 +184,15 @@ pub const TABLES: &[TableInfo] = &[
         sort: "time",
     },
     TableInfo {
+        name: Name::Marks,
+        word: "marks",
+        doc: "a moment that a person or a program marked: notes, keys, mouse buttons, whether a window answered",
+        by: &[],
+        show: &["time", "event", "text", "process", "pid", "user", "sender"],
+        aggregates: &["count"],
+        sort: "time",
+    },
+    TableInfo {
         name: Name::Stalls,
         word: "stalls",
         doc: "a stall that `unhitch why` finds",
@@ -240,6 +257,7 @@ impl Name {
                 | Self::Wakes
                 | Self::Samples
                 | Self::Events
+                | Self::Marks
                 | Self::Lifetimes
                 | Self::Threads
         )
@@ -251,7 +269,12 @@ impl Name {
             Self::Switches | Self::Waits => Some(Recorded::Switches),
             Self::Wakes => Some(Recorded::Wakings),
             Self::Samples => Some(Recorded::Samples),
-            Self::Events | Self::Stalls | Self::Lifetimes | Self::Threads | Self::Cpus => None,
+            Self::Events
+            | Self::Marks
+            | Self::Stalls
+            | Self::Lifetimes
+            | Self::Threads
+            | Self::Cpus => None,
         }
     }
 

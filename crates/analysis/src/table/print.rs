@@ -33,9 +33,7 @@ pub struct Fit {
 impl Output {
     /// The key in JSON and CSV: `sum_waited_ns`.
     fn key(&self) -> String {
-        let unit =
-            if matches!(self.shown.kind(), Kind::Duration | Kind::Time) { "_ns" } else { "" };
-        format!("{}{unit}", self.shown.title().to_lowercase().replace([' ', '-'], "_"))
+        self.shown.key()
     }
 
     /// True for columns with long texts, which go to the right.
@@ -111,7 +109,7 @@ impl Table<'_> {
             let _ = writeln!(out, "Left out: {samples}.");
         }
         out.extend(self.uncovered());
-        out.extend(self.not_recorded().iter().filter_map(|(what, columns)| {
+        out.extend(self.lacking().iter().filter_map(|(what, columns)| {
             let columns = format!(" ({})", columns.join(", "));
             recording::not_recorded(self.trace(), *what, &columns)
         }));
@@ -200,7 +198,7 @@ impl Table<'_> {
     }
 
     /// What was not recorded, with the shown columns that would hold it.
-    fn not_recorded(&self) -> Vec<(Recorded, Vec<String>)> {
+    fn lacking(&self) -> Vec<(Recorded, Vec<String>)> {
         let mut found: Vec<(Recorded, Vec<String>)> = Vec::new();
         for output in &self.outputs {
             let Some(what) = self.lacks(output) else { continue };
@@ -213,7 +211,7 @@ impl Table<'_> {
     }
 
     /// What must have been recorded for a column to hold anything, if it was not.
-    fn lacks(&self, output: &Output) -> Option<Recorded> {
+    pub(super) fn lacks(&self, output: &Output) -> Option<Recorded> {
         output.shown.column()?.needs(self.source.name).find(|what| !self.trace().has(*what))
     }
 
@@ -418,15 +416,15 @@ impl Table<'_> {
 }
 
 #[derive(Serialize)]
-struct ColumnJson {
-    name: String,
+pub(super) struct ColumnJson {
+    pub name: String,
     #[serde(rename = "type")]
-    kind: &'static str,
+    pub kind: &'static str,
 }
 
 struct Rows<'t, 'a>(&'t Table<'a>, Vec<&'t str>);
 struct RowJson<'t, 'a>(&'t Rows<'t, 'a>, usize);
-struct CellJson<'t, 'a>(&'t Source<'a>, Kind, Cell);
+pub(super) struct CellJson<'t, 'a>(pub &'t Source<'a>, pub Kind, pub Cell);
 
 impl Serialize for Rows<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -129,6 +129,11 @@ impl Shown {
         }
     }
 
+    /// Its key in JSON and CSV: `sum_waited_ns`.
+    pub fn key(self) -> String {
+        super::column::key(&self.title(), self.kind())
+    }
+
     /// Its header.
     pub fn title(self) -> String {
         match self {

@@ -7,6 +7,7 @@ use super::{Cell, NONE};
 use crate::Analysis;
 use crate::diagnose::Stall;
 use crate::timeline::{Segment, State};
+use crate::user_marks::is_mark;
 use rayon::prelude::*;
 use unhitch_model::{StackId, TaskState, ThreadId, Time, Window};
 
@@ -270,6 +271,17 @@ pub(super) fn events(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
         ..Row::at(events.time[index], events.time[index], events.thread[index])
     };
     events.range(window).map(row).collect()
+}
+
+/// A row per mark inside `window`.
+pub(super) fn marks(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
+    let events = &analysis.trace.events;
+    let kinds: Vec<bool> = events.kinds().map(|(_, kind)| is_mark(kind)).collect();
+    let marked = |row: &Row| {
+        let kind = events.kind[row.index as usize].0 as usize;
+        kinds.get(kind).copied().unwrap_or(false)
+    };
+    self::events(analysis, window).into_iter().filter(marked).collect()
 }
 
 /// A row per stall with a part in `window`.

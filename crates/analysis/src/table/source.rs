@@ -59,6 +59,7 @@ impl<'a> Source<'a> {
             Name::Wakes => rows::wakes(analysis, window),
             Name::Samples => rows::samples(analysis, window),
             Name::Events => rows::events(analysis, window),
+            Name::Marks => rows::marks(analysis, window),
             Name::Stalls => {
                 let narrowed = (window != analysis.timeline.window()).then_some(window);
                 let stalls = diagnose(

@@ -1,6 +1,6 @@
 //! Options of the commands that explain or summarise a trace: `why`, `waits`, `hot` and `info`.
 
-use super::{ReadingArgs, RulesArgs, TraceArgs, WindowArgs};
+use super::{CheckArgs, ReadingArgs, RulesArgs, TraceArgs, WindowArgs};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub struct WhyArgs {
     /// Explain what hangs right now: from the memory of the running `unhitch watch`, or, without
     /// one, from a second that is recorded for this
     #[cfg(target_os = "linux")]
-    #[arg(long, conflicts_with_all = ["trace", "from", "to", "with"])]
+    #[arg(long, conflicts_with_all = ["trace", "from", "to", "with", "fail_on"])]
     pub live: bool,
     /// Explain only what had not ended when the recording did; with --victim, what that was doing
     #[arg(long, conflicts_with_all = ["from", "to"])]
@@ -32,13 +32,15 @@ pub struct WhyArgs {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fail_on")]
     pub json: bool,
     /// Also write a timeline of the worst stall to this SVG file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     #[command(flatten)]
     pub rules: RulesArgs,
+    #[command(flatten)]
+    pub checks: CheckArgs,
 }
 
 #[derive(ClapArgs, Debug)]

@@ -1,5 +1,7 @@
 //! Options of the commands that record: `record`, `watch` and `save`.
 
+use super::CheckArgs;
+use super::service::SocketArgs;
 use super::values::{parse_bytes, parse_duration, parse_size};
 use clap::Args as ClapArgs;
 use std::ffi::OsString;
@@ -61,6 +63,11 @@ pub struct RecordArgs {
     pub max_size: Option<u64>,
     #[command(flatten)]
     pub recorder: RecorderArgs,
+    #[command(flatten)]
+    pub checks: CheckArgs,
+    /// Also write the report of the trace to this file, as `unhitch report` does
+    #[arg(long, value_name = "FILE", help_heading = "Checks")]
+    pub report: Option<PathBuf>,
     /// Run this command and record until it exits
     #[arg(last = true, value_name = "CMD")]
     pub run: Vec<OsString>,
@@ -71,6 +78,23 @@ pub struct WatchArgs {
     /// Folder to save traces into
     #[arg(short, long, value_name = "FOLDER", default_value = ".")]
     pub output: PathBuf,
+    /// Take everything from this file, and read it again on SIGHUP; other options do not count
+    /// then. The service uses /etc/unhitch/watch.toml
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Only check this configuration: a wrong line is named by its number
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub check: Option<PathBuf>,
+    /// Save when an event loop of one of your programs stays away for so long, e.g. 200ms (needs
+    /// BPF); root: of any user's
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub on_stall: Option<Duration>,
+    /// Run this command every 5 s, and save when it succeeds
+    #[arg(long, value_name = "CMD")]
+    pub when: Option<String>,
+    /// Judge each trace once it is saved, and store the verdict beside it
+    #[arg(long)]
+    pub verdict: bool,
     #[command(flatten)]
     pub recorder: RecorderArgs,
 }
@@ -83,6 +107,12 @@ pub struct SaveArgs {
     /// Also explain what hung, as `unhitch why` does
     #[arg(long)]
     pub why: bool,
+    /// Do not save now, but each time that a line of standard input contains this pattern (regular
+    /// expression), e.g. of `journalctl -f -o cat`; within the limits of automatic saves
+    #[arg(long, value_name = "REGEX", conflicts_with_all = ["why", "note"])]
+    pub on_line: Option<String>,
+    #[command(flatten)]
+    pub recorder: SocketArgs,
 }
 
 /// Parses a group: its name in `/etc/group`, or its number.

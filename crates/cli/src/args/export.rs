@@ -1,24 +1,65 @@
 //! Options of `export`.
 
 use super::values::parse_duration;
-use super::{TraceArgs, WindowArgs};
+use super::{RulesArgs, TraceArgs, WindowArgs};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+use unhitch_export::{FORMATS, Format, Of};
 
 /// A file format of other tools.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum ExportFormat {
-    /// For perf script, perf report and perf sched timehist
-    #[value(name = "perf.data")]
+    /// perf's: the events alone.
     PerfData,
+    /// One that also shows what is known of the trace.
+    Known(&'static Format),
 }
+
+const PERF_DATA: &str = "perf.data";
 
 impl ExportFormat {
     /// The extension of its files.
     pub const fn extension(self) -> &'static str {
         match self {
-            Self::PerfData => "perf.data",
+            Self::PerfData => PERF_DATA,
+            Self::Known(format) => format.extension,
+        }
+    }
+
+    fn parser() -> impl TypedValueParser<Value = Self> {
+        let perf_data = PossibleValue::new(PERF_DATA)
+            .help("For perf script, perf report and perf sched timehist: the events");
+        let known = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.doc));
+        PossibleValuesParser::new(known.chain([perf_data])).map(|name| {
+            let known = FORMATS.iter().find(|format| format.name == name);
+            known.map_or(Self::PerfData, Self::Known)
+        })
+    }
+}
+
+/// Which stacks a file shows that holds one kind.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExportedStacks {
+    /// Where threads waited, by time
+    Waits,
+    /// From where they were woken, by the time that they had waited
+    Wakes,
+    /// What CPUs executed, by time
+    Cpu,
+    /// Where threads waited and from where they were woken, in one line (folded)
+    #[value(name = "waits+wakes")]
+    WaitsAndWakes,
+}
+
+impl From<ExportedStacks> for Of {
+    fn from(of: ExportedStacks) -> Self {
+        match of {
+            ExportedStacks::Waits => Self::Waits,
+            ExportedStacks::Wakes => Self::Wakes,
+            ExportedStacks::Cpu => Self::Cpu,
+            ExportedStacks::WaitsAndWakes => Self::WaitsAndWakes,
         }
     }
 }
@@ -28,8 +69,11 @@ pub struct ExportArgs {
     #[command(flatten)]
     pub trace: TraceArgs,
     /// The format of the new file
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = ExportFormat::parser())]
     pub to: ExportFormat,
+    /// With pprof and folded: which stacks [default: waits]
+    #[arg(long, value_name = "STACKS", value_enum)]
+    pub of: Option<ExportedStacks>,
     /// The file to write [default: the trace's name with the format's extension]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -47,6 +91,8 @@ pub struct ExportArgs {
     /// Leave out all events after this time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub until: Option<Duration>,
+    #[command(flatten)]
+    pub rules: RulesArgs,
 }
 
 impl ExportArgs {

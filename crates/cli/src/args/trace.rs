@@ -10,7 +10,8 @@ const WINDOWS_TRACES: &str = "Windows traces";
 /// The trace that a command reads.
 #[derive(ClapArgs, Debug)]
 pub struct TraceArgs {
-    /// The trace to read: NAME.hitch, a perf.data file, or NAME.etl
+    /// The trace to read: NAME.hitch, a perf.data file, NAME.etl; or one of Perfetto, trace-cmd
+    /// (trace.dat), perf script (text) or LTTng (the folder)
     #[arg(value_name = "TRACE")]
     pub path: PathBuf,
     #[command(flatten)]

@@ -1,9 +1,10 @@
 //! Reads what lists of traces show about a container, without its records.
 
-use super::members::{META, NOTES, START};
+use super::members::{META, NOTES, SAVE, START};
 use super::meta::ContainerMeta;
 use super::read::windows_traces;
 use super::recover;
+use super::save::SaveFile;
 use crate::Error;
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek};
@@ -54,6 +55,37 @@ fn meta_of<R: Read + Seek>(mut zip: ZipArchive<R>) -> Result<(ContainerMeta, Str
         if meta.is_empty() { Ok(ContainerMeta::default()) } else { serde_json::from_slice(&meta) };
     let meta = meta.map_err(|source| Error::Json { entry: META, source })?;
     Ok((meta, String::from_utf8_lossy(&notes).into_owned()))
+}
+
+/// Why the container at `path` was saved, if it says so, and whether it has notes; `None` if it is
+/// not a whole container.
+///
+/// # Errors
+/// If it cannot be read, or is damaged.
+pub fn read_save(path: &Path) -> Result<Option<(Option<SaveFile>, bool)>, Error> {
+    let file = File::open(path).map_err(Error::at(path))?;
+    if recover::is_growing(&file) {
+        return Ok(None);
+    }
+    let mut zip = match ZipArchive::new(BufReader::new(&file)) {
+        Ok(zip) => zip,
+        Err(ZipError::InvalidArchive(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let has_notes = match zip.by_name(NOTES) {
+        Ok(entry) => entry.size() > 0,
+        Err(ZipError::FileNotFound) => false,
+        Err(error) => return Err(error.into()),
+    };
+    let mut text = Vec::new();
+    match zip.by_name(SAVE) {
+        Ok(entry) => entry.take(MAX_LEN).read_to_end(&mut text).map_err(Error::member(SAVE))?,
+        Err(ZipError::FileNotFound) => return Ok(Some((None, has_notes))),
+        Err(error) => return Err(error.into()),
+    };
+    let save = serde_json::from_slice(&text);
+    let save = save.map_err(|source| Error::Json { entry: SAVE, source })?;
+    Ok(Some((Some(save), has_notes)))
 }
 
 /// True for a zip with `.etl` files of Windows, as made by UIforETW and by people who send traces.

@@ -12,6 +12,10 @@ pub(crate) const SYMBOLS: &str = "symbols.json";
 /// The functions of scripts.
 pub(crate) const SCRIPTS: &str = "scripts.json";
 pub(crate) const NOTES: &str = "notes.md";
+/// Marks of people and programs.
+pub(crate) const MARKS: &str = "marks.json";
+/// Why the trace was saved.
+pub(crate) const SAVE: &str = "save.json";
 /// The members that readers use.
 pub(crate) const KNOWN: &[&str] =
-    &[PERF_DATA, RINGS, START, START_EVENTS, META, MACHINE, SYMBOLS, SCRIPTS, NOTES];
+    &[PERF_DATA, RINGS, START, START_EVENTS, META, MACHINE, SYMBOLS, SCRIPTS, NOTES, MARKS, SAVE];

@@ -4,11 +4,13 @@
 
 use super::check::{self, Zip};
 use super::machine::MachineFile;
+use super::marks::MarkFile;
 use super::members::{
-    MACHINE, META, NOTES, PERF_DATA, RINGS, SCRIPTS, START, START_EVENTS, SYMBOLS,
+    MACHINE, MARKS, META, NOTES, PERF_DATA, RINGS, SAVE, SCRIPTS, START, START_EVENTS, SYMBOLS,
 };
 use super::meta::{self, ContainerMeta};
 use super::recover;
+use super::save::SaveFile;
 use super::symbols::SymbolFile;
 use crate::{Error, etl, perf_data, scope::Scope, scripts::ScriptFile};
 use rustc_hash::FxHashMap;
@@ -83,6 +85,12 @@ fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, is_growing: bool, warnings:
         machine.apply(trace);
     }
     json::<SymbolFile>(zip, SYMBOLS, warnings).unwrap_or_default().apply(trace);
+    if let Some(marks) = json::<MarkFile>(zip, MARKS, warnings) {
+        marks.apply(trace);
+    }
+    if let Some(save) = json::<SaveFile>(zip, SAVE, warnings) {
+        save.apply(trace);
+    }
     let notes = check::member(zip, NOTES, warnings).unwrap_or_default();
     trace.meta.notes = String::from_utf8_lossy(&notes).into_owned();
     check::unread(zip, warnings);

@@ -49,11 +49,13 @@ impl From<ModuleKind> for Kind {
     fn from(kind: ModuleKind) -> Self {
         match kind {
             ModuleKind::Kernel => Self::Kernel,
-            // A container holds no Windows trace, scripts have a member of their own, and a cut has
-            // no name to keep.
-            ModuleKind::File | ModuleKind::Image { .. } | ModuleKind::Script | ModuleKind::Cut => {
-                Self::File
-            }
+            // A container holds no Windows trace and no other tool's, scripts have a member of their
+            // own, and a cut has no name to keep.
+            ModuleKind::File
+            | ModuleKind::Image { .. }
+            | ModuleKind::Script
+            | ModuleKind::Named
+            | ModuleKind::Cut => Self::File,
             ModuleKind::Anonymous { pid } | ModuleKind::Jit { pid, .. } => Self::Anonymous { pid },
         }
     }

@@ -254,7 +254,8 @@ fn sample_period_ns(attr: &EventAttr) -> u64 {
     }
 }
 
-fn tracepoint_role(name: &str, format: &EventFormat, has_waking: bool) -> Role {
+/// What a sample of the tracepoint `name` becomes. `has_waking`: `sched_waking` was recorded, too.
+pub(crate) fn tracepoint_role(name: &str, format: &EventFormat, has_waking: bool) -> Role {
     try_tracepoint_role(name, format, has_waking).unwrap_or(Role::Ignored)
 }
 

@@ -174,7 +174,7 @@ pub(crate) const fn task_state(bits: u64) -> TaskState {
 }
 
 /// `prev_state` of a state.
-const fn state_bits(state: TaskState) -> u64 {
+pub const fn state_bits(state: TaskState) -> u64 {
     match state {
         TaskState::Runnable | TaskState::Throttled => 0,
         TaskState::Sleeping => 0x01,
@@ -198,7 +198,8 @@ pub(crate) fn wake_flags(common_flags: u64) -> WakeFlags {
     set.fold(WakeFlags::default(), |flags, (_, flag)| flags.with(flag))
 }
 
-fn common_flags(context: WakeFlags) -> u8 {
+/// The `common_flags` of a context.
+pub fn common_flags(context: WakeFlags) -> u8 {
     let set = CONTEXTS.into_iter().filter(|(_, flag)| context.has(*flag));
     set.fold(0, |bits, (bit, _)| bits | bit)
 }

@@ -4,6 +4,7 @@
 pub mod answers;
 mod etl;
 mod hitch;
+mod import;
 mod perf_data;
 mod symbols;
 mod tracepoint;
@@ -55,6 +56,7 @@ macro_rules! targets {
 
 targets! {
     ANSWERS "answers" 4096 ANSWER_MEMORY answers::run;
+    CTF "ctf" 8192 IMPORT_MEMORY import::ctf;
     DEBUG_FILES "debug_files" 16384 FILE_MEMORY symbols::debug_files;
     DEMANGLE "demangle" 512 NAME_MEMORY symbols::demangle;
     DWARF "dwarf" 16384 FILE_MEMORY symbols::dwarf;
@@ -71,13 +73,18 @@ targets! {
     PERF_DATA "perf_data" 8192 PERF_MEMORY perf_data::file;
     PERF_MAP "perf_map" 2048 TEXT_MEMORY symbols::perf_map;
     PERF_RECORDS "perf_records" 4096 PERF_MEMORY perf_data::records;
+    PERF_SCRIPT "perf_script" 4096 IMPORT_MEMORY import::perf_script;
+    PERFETTO "perfetto" 8192 IMPORT_MEMORY import::perfetto;
     TRACEPOINT "tracepoint" 2048 TEXT_MEMORY tracepoint::run;
+    TRACE_DAT "trace_dat" 16384 IMPORT_MEMORY import::trace_dat;
     WAIT_RULES "wait_rules" 2048 TRACE_MEMORY answers::wait_rules;
     XPRESS "xpress" 1024 TRACE_MEMORY etl::xpress;
 }
 
 /// Compressed records may expand 200 times.
 const PERF_MEMORY: (usize, usize) = (1024, 2 << 20);
+/// Compressed parts may expand 64 times, or to 4 MiB, and events of a few bytes become rows.
+const IMPORT_MEMORY: (usize, usize) = (4096, 96 << 20);
 /// A container is read like its content; a zip of Windows traces may unpack to 32 MiB.
 const ZIP_MEMORY: (usize, usize) = (1024, 64 << 20);
 /// Explaining needs tables per thread, per CPU and per stack.

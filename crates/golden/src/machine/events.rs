@@ -4,7 +4,7 @@ use crate::code::Stack;
 
 /// A thread of the machine; 0 is the idle thread of every CPU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Thread(pub usize);
+pub struct Thread(pub(crate) usize);
 
 /// The idle thread.
 pub(crate) const IDLE: Thread = Thread(0);
@@ -21,7 +21,7 @@ pub(crate) struct Task {
 
 /// How a stay on a CPU ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Left {
+pub enum Left {
     /// It waits, and a signal could end the wait.
     Sleeping(Stack),
     /// It waits, and only the kernel can end the wait.

@@ -1,11 +1,12 @@
 //! The socket file, its folder, and who may use them.
 
+use super::peer::is_owner;
 use crate::error::Error;
 use crate::sys;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc;
@@ -17,11 +18,6 @@ pub(super) const MAX_LINE_LEN: usize = 64 << 10;
 /// Time limit for a client to send its request, which is short.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// True if we talk to this user: ourselves, or root, who may do anything anyway.
-pub(super) fn is_trusted(uid: u32) -> bool {
-    uid == 0 || uid == sys::effective_uid()
-}
-
 /// Connects; fails if the listener takes too long to accept. The kernel has no timeout for this, so
 /// a thread waits; it ends with the process.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
@@ -31,9 +27,10 @@ pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     receiver.recv_timeout(REQUEST_TIMEOUT).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// The user at the other end of the socket.
-pub(super) fn peer(socket: &UnixStream) -> io::Result<u32> {
-    sys::peer_uid(socket.as_fd())
+/// Fails if the other end of the socket is neither ours nor root's.
+pub(super) fn check_owner(socket: &UnixStream) -> io::Result<()> {
+    let uid = sys::peer(socket.as_fd())?.uid;
+    if is_owner(uid) { Ok(()) } else { Err(foreign_user(uid)) }
 }
 
 /// The error for a socket or folder of another user.
@@ -44,9 +41,9 @@ pub(super) fn foreign_user(uid: u32) -> io::Error {
     )
 }
 
-/// Creates the folder, or checks that the existing one is private to us: in /tmp, it could have
-/// been created by somebody else.
-pub(super) fn private_folder(folder: &Path) -> Result<(), Error> {
+/// Creates the folder, or checks that the existing one is ours and nobody else can write to it: in
+/// /tmp, it could have been created by somebody else. Only `group` may enter it.
+pub(super) fn own_folder(folder: &Path, group: Option<u32>) -> Result<(), Error> {
     let failed =
         |action: &'static str, source| Error::File { action, path: folder.to_owned(), source };
     match DirBuilder::new().mode(0o700).recursive(true).create(folder) {
@@ -63,9 +60,21 @@ pub(super) fn private_folder(folder: &Path) -> Result<(), Error> {
         );
         return Err(failed("use", source));
     }
-    if metadata.mode() & 0o077 != 0 {
-        fs::set_permissions(folder, Permissions::from_mode(0o700))
-            .map_err(|error| failed("protect", error))?;
+    let protect = |mode| {
+        fs::set_permissions(folder, Permissions::from_mode(mode))
+            .map_err(|error| failed("protect", error))
+    };
+    match group {
+        // Before it is opened for the group, it must be the group's.
+        Some(group) => {
+            if metadata.gid() != group {
+                protect(0o700)?;
+                chown(folder, None, Some(group))
+                    .map_err(|error| failed("give to the group", error))?;
+            }
+            protect(0o750)
+        }
+        None if metadata.mode() & 0o077 != 0 => protect(0o700),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The folder: listing, uploading, changing and deleting its traces.
 
 use crate::app::App;
+use crate::background;
 use crate::params::Params;
 use crate::{Error, page};
 use axum::Json;
@@ -41,6 +42,12 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<Value>, Err
     blocking(move || {
         let mut entries: Vec<Value> =
             app.folder.names()?.iter().filter_map(|name| entry(&app, name).ok()).collect();
+        background::start(&app);
+        let judging = app.judging().clone();
+        for entry in &mut entries {
+            entry["judging"] =
+                json!(judging.is_some() && entry["name"].as_str() == judging.as_deref());
+        }
         entries.sort_by_key(|entry| {
             let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
             (std::cmp::Reverse(text("modified")), text("name"))

@@ -6,6 +6,7 @@ mod folder;
 mod hot;
 mod lanes;
 mod search;
+mod series;
 mod slice;
 mod stall;
 mod table;
@@ -61,6 +62,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/explain", asks(tables, stall::explain))
         .route("/tables", get(table::tables))
         .route("/table", asks(tables, table::table))
+        .route("/series", asks(tables, series::series))
         .route("/flame", asks(tables, flame::flame))
         .route("/butterfly", asks(tables, flame::butterfly))
         .route("/hot", asks(tables, hot::hot))

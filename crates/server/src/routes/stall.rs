@@ -151,6 +151,7 @@ fn state_of(what: What) -> LaneState {
         What::Ipc | What::Outside => LaneState::Ipc,
         What::Stopped => LaneState::Stopped,
         What::Unknown => LaneState::Unknown,
+        What::Idle => LaneState::Idle,
     }
 }
 

@@ -29,6 +29,8 @@ struct Preset {
     show: &'static [&'static str],
     sort: &'static str,
     graph: &'static [&'static str],
+    /// True for a graph over time, aligned with the timeline.
+    over_time: bool,
 }
 
 /// The registry of presets.
@@ -41,6 +43,7 @@ const PRESETS: &[Preset] = &[
         show: &["count", "sum:waited", "avg:waited", "max:waited"],
         sort: "sum:waited:desc",
         graph: &["sum:waited"],
+        over_time: false,
     },
     Preset {
         id: "wakes",
@@ -50,6 +53,7 @@ const PRESETS: &[Preset] = &[
         show: &["count", "sum:waited", "max:waited"],
         sort: "sum:waited:desc",
         graph: &["sum:waited"],
+        over_time: false,
     },
     Preset {
         id: "samples",
@@ -59,6 +63,7 @@ const PRESETS: &[Preset] = &[
         show: &["count", "sum:weight"],
         sort: "count:desc",
         graph: &["sum:weight"],
+        over_time: false,
     },
     Preset {
         id: "addresses",
@@ -68,6 +73,7 @@ const PRESETS: &[Preset] = &[
         show: &["count", "sum:weight"],
         sort: "count:desc",
         graph: &["count"],
+        over_time: false,
     },
     Preset {
         id: "stalls",
@@ -80,6 +86,7 @@ const PRESETS: &[Preset] = &[
         ],
         sort: "duration:desc",
         graph: &["duration"],
+        over_time: false,
     },
     Preset {
         id: "lifetimes",
@@ -89,6 +96,7 @@ const PRESETS: &[Preset] = &[
         show: &["process", "pid", "parent pid", "start", "end", "duration", "command line"],
         sort: "start:asc",
         graph: &["duration"],
+        over_time: false,
     },
     Preset {
         id: "threads",
@@ -98,6 +106,47 @@ const PRESETS: &[Preset] = &[
         show: &["count", "sum:ran", "sum:runnable", "sum:slept", "sum:switches"],
         sort: "sum:ran:desc",
         graph: &["sum:ran"],
+        over_time: false,
+    },
+    Preset {
+        id: "cpu-over-time",
+        name: "CPU over time",
+        table: "switches",
+        by: &["process", "thread"],
+        show: &["count", "sum:ran for", "sum:runnable"],
+        sort: "sum:ran for:desc",
+        graph: &["sum:ran for"],
+        over_time: true,
+    },
+    Preset {
+        id: "waits-over-time",
+        name: "Waits over time",
+        table: "waits",
+        by: &["reason", "process", "thread"],
+        show: &["count", "sum:waited", "max:waited"],
+        sort: "sum:waited:desc",
+        graph: &["sum:waited"],
+        over_time: true,
+    },
+    Preset {
+        id: "queue-over-time",
+        name: "Run queue",
+        table: "switches",
+        by: &["process", "thread"],
+        show: &["count", "sum:runnable", "max:runnable"],
+        sort: "sum:runnable:desc",
+        graph: &["sum:runnable"],
+        over_time: true,
+    },
+    Preset {
+        id: "events-over-time",
+        name: "Events over time",
+        table: "events",
+        by: &["event", "process", "thread"],
+        show: &["count"],
+        sort: "count:desc",
+        graph: &["count"],
+        over_time: true,
     },
 ];
 
@@ -132,6 +181,7 @@ pub(super) async fn tables() -> Json<JsonValue> {
             "show": preset.show,
             "sort": preset.sort,
             "graph": preset.graph,
+            "over_time": preset.over_time,
         })
     });
     Json(json!({ "tables": tables.collect::<Vec<_>>(), "presets": presets.collect::<Vec<_>>() }))
@@ -200,7 +250,7 @@ pub(super) fn table(
 
 /// The selection in terms of the table's rows, and the parameters that do not apply to them: a CPU
 /// belongs to no thread, and a lifetime is that of a process.
-fn selection_of_rows(
+pub(super) fn selection_of_rows(
     loaded: &Loaded<'_>,
     mut selection: Selection,
     name: Name,
@@ -266,7 +316,7 @@ fn row(loaded: &Loaded<'_>, line: &Line, headings: &[Heading]) -> JsonValue {
     })
 }
 
-fn cell(loaded: &Loaded<'_>, value: &Value, kind: Kind) -> JsonValue {
+pub(super) fn cell(loaded: &Loaded<'_>, value: &Value, kind: Kind) -> JsonValue {
     match value {
         Value::Nothing => JsonValue::Null,
         Value::Text(text) => json!(text),

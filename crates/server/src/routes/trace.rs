@@ -22,17 +22,16 @@ pub(super) async fn status(
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Error> {
     let (status, progress) = app.opened(&name)?.status();
+    let gone = app.folder.find(&name).is_err();
     let ready = status.failed.is_none() && status.stage >= Stage::Judging;
-    let hint = status
-        .failed
-        .as_ref()
-        .map_or("", |_| "`unhitch info FILE` shows more. Other traces are not affected.");
+    let hint = status.failed.as_ref().map_or("", |_| crate::trace_folder::DAMAGED);
     Ok(Json(json!({
         "stage": if status.failed.is_some() { "failed" } else { status.stage.word() },
         "progress": progress,
         "ready": { "lanes": ready, "tables": ready, "stalls": ready && status.stage == Stage::Ready },
         "error": status.failed,
         "hint": hint,
+        "gone": gone,
     })))
 }
 

@@ -11,6 +11,7 @@ import type { Curve, Lanes } from "../../api/types";
 import * as store from "../../state/store";
 import { decode } from "./decode";
 import * as model from "./model";
+import { keepOrder } from "./order";
 import type { Marks } from "./protocol";
 import {
   fitsWell,
@@ -163,6 +164,8 @@ interface ListRequest {
 }
 
 let lanesFor = "";
+/** What the lanes were sorted for last. */
+let sortedFor: { stall: number | null; resort: number } | null = null;
 const wantedLanes = (): ListRequest | null => {
   const trace = store.trace.peek();
   if (trace === null || !ready()) return null;
@@ -170,7 +173,8 @@ const wantedLanes = (): ListRequest | null => {
     trace,
     params: { ...selectionParams(store.selection.peek()), stall: store.stall.peek() },
   };
-  return JSON.stringify(request) === lanesFor ? null : request;
+  const sorted = sortedFor === null || sortedFor.resort === model.resort.peek();
+  return JSON.stringify(request) === lanesFor && sorted ? null : request;
 };
 const lanesFetcher = new Fetcher<ListRequest>(
   wantedLanes,
@@ -178,12 +182,16 @@ const lanesFetcher = new Fetcher<ListRequest>(
   async (request, signal) => {
     const data = await getJson<Lanes>(tracePath(request.trace, "lanes"), request.params, signal);
     lanesFor = JSON.stringify(request);
+    const { stall, resort } = sortedFor ?? { stall: undefined, resort: -1 };
+    // Opening a stall, or asking for it, sorts the lanes anew; a selection does not.
+    const keeps = stall === request.params.stall && resort === model.resort.peek();
+    sortedFor = { stall: request.params.stall as number | null, resort: model.resort.peek() };
     lanesWithSamples = new Set(
       [...data.cpus, ...data.processes.flatMap((p) => p.threads)]
         .filter((l) => l.samples > 0)
         .map((l) => l.lane),
     );
-    model.lanes.value = data;
+    model.lanes.value = keeps ? keepOrder(model.lanes.peek(), data) : data;
   },
 );
 
@@ -210,6 +218,7 @@ function forgetTrace(): void {
   held = trace;
   for (const fetcher of fetchers) fetcher.stop();
   lanesFor = "";
+  sortedFor = null;
   marksFor = "";
   model.views.clear();
   model.viewsVersion.value = model.viewsVersion.peek() + 1;
@@ -236,6 +245,7 @@ export function start(): () => void {
     }),
     effect(() => {
       void [store.trace.value, store.selection.value, store.stall.value, ready()];
+      void model.resort.value;
       untracked(() => {
         lanesFetcher.update();
         marksFetcher.update();

@@ -28,6 +28,8 @@ interface RowBox {
   readonly key: string;
   readonly top: number;
   readonly height: number;
+  /** Stays in place when the lanes scroll: a pinned lane. */
+  readonly fixed: boolean;
 }
 
 export interface HeaderRow extends RowBox {
@@ -61,11 +63,23 @@ export const COMPACT: Density = { header: 18, lane: 14, chain: 28 };
 
 export const CHAIN = "chain";
 export const CPUS = "cpus";
+/** Pinned lanes have no header. */
+export const PINNED = "pinned";
 
 export interface Layout {
   readonly rows: readonly Row[];
   readonly height: Px;
+  /** Height of the pinned rows, which come first. */
+  readonly fixed: number;
 }
+
+/** What the user pinned (lanes) and hid (`p3`: a process, `t12`: a thread). */
+export interface Choices {
+  readonly pins: readonly string[];
+  readonly hidden: readonly string[];
+}
+
+const NO_CHOICES: Choices = { pins: [], hidden: [] };
 
 /** Maximum thread lanes open by default: about two screens of a laptop. */
 const MAX_OPEN_LANES = 60;
@@ -132,12 +146,13 @@ class RowStack {
       open,
       lanes,
       process,
+      fixed: false,
     });
     if (open) for (const entry of entries) this.addLane(key, entry, height);
   }
 
-  addLane(section: string, { lane, depth }: LaneEntry, height: number): void {
-    this.add({ kind: "lane", key: `${section}/${lane.id}`, height, lane, depth, section });
+  addLane(section: string, { lane, depth }: LaneEntry, height: number, fixed = false): void {
+    this.add({ kind: "lane", key: `${section}/${lane.id}`, height, lane, depth, section, fixed });
   }
 
   private add(row: Omit<HeaderRow, "top"> | Omit<LaneRow, "top">): void {
@@ -153,6 +168,7 @@ export function layout(
   chosen: ReadonlyMap<string, boolean>,
   density: Density,
   shownLinkLane: string | null = null,
+  { pins, hidden }: Choices = NO_CHOICES,
 ): Layout {
   const open = openByDefault(lanes);
   const stack = new RowStack((key) => chosen.get(key) ?? open.has(key), density.header);
@@ -161,6 +177,12 @@ export function layout(
     for (const thread of process.threads)
       known.set(thread.lane, threadLane(thread, process.process));
   }
+  for (const cpu of lanes.cpus) known.set(cpu.lane, cpuLane(cpu));
+  for (const id of pins) {
+    const lane = known.get(id);
+    if (lane) stack.addLane(PINNED, { lane, depth: null }, density.lane, true);
+  }
+  const fixed = stack.height;
   if (chain && chain.lanes.length > 0)
     stack.addSection(chainSection(chain, known, density, shownLinkLane));
   stack.addSection({
@@ -171,8 +193,8 @@ export function layout(
     process: null,
     height: density.lane,
   });
-  for (const process of lanes.processes) addProcess(stack, process, known, density);
-  return { rows: stack.rows, height: stack.height as Px };
+  for (const process of lanes.processes) addProcess(stack, process, known, density, hidden);
+  return { rows: stack.rows, height: stack.height as Px, fixed };
 }
 
 function chainSection(
@@ -215,12 +237,15 @@ function addProcess(
   process: ProcessLanes,
   known: ReadonlyMap<string, Lane>,
   density: Density,
+  hidden: readonly string[],
 ): void {
   const key = processKey(process.process);
+  if (hidden.includes(key)) return;
   const entries = process.threads.flatMap((thread) => {
-    const lane = known.get(thread.lane);
+    const lane = hidden.includes(thread.lane) ? undefined : known.get(thread.lane);
     return lane ? [{ lane, depth: null }] : [];
   });
+  if (entries.length === 0) return;
   const [only] = entries;
   if (only && entries.length === 1 && only.lane.tid === process.pid) {
     // A header would only repeat the name of its single thread.
@@ -285,18 +310,23 @@ export function rowsBetween(rows: readonly Row[], top: number, bottom: number): 
   return rows.slice(first, end);
 }
 
-/** The scroll offset that shows all of a row with the least movement. */
+/**
+ * The scroll offset that shows all of a row with the least movement; `fixed` is the height of the
+ * pinned rows, which cover what is behind them.
+ */
 export function scrollTo(
-  row: { top: number; height: number },
+  row: { top: number; height: number; fixed?: boolean },
   scroll: number,
   height: number,
+  fixed = 0,
 ): number {
-  if (row.top < scroll) return row.top;
+  if (row.fixed) return scroll;
+  if (row.top - fixed < scroll) return row.top - fixed;
   if (row.top + row.height > scroll + height) return row.top + row.height - height;
   return scroll;
 }
 
-/** A lane's first row: in the chain if it is there, else in its section. -1 if that is closed. */
+/** A lane's first row: pinned, or in the chain if it is there, else in its section. -1 if that is closed. */
 export function rowOfLane(rows: readonly Row[], lane: string): number {
   return rows.findIndex((row) => row.kind === "lane" && row.lane.id === lane);
 }

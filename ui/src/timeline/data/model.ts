@@ -38,6 +38,9 @@ export const scroll = signal(0);
 export const chosen = signal<ReadonlyMap<string, boolean>>(new Map());
 export const theme = signal<Theme>(readTheme(() => ""));
 
+/** Grows when the user asks to sort the lanes by relevance. */
+export const resort = signal(0);
+
 /** The pointer's x on the canvas, or null. */
 export const pointerX = signal<number | null>(null);
 /** The range being dragged; it becomes the selection when the button is released. */
@@ -79,6 +82,7 @@ export const rowLayout = computed<Layout>(() =>
     chosen.value,
     density.value === "compact" ? COMPACT : COMFORTABLE,
     shownLinkLane.value,
+    { pins: store.pins.value, hidden: store.hidden.value },
   ),
 );
 export const scale = computed(() => new Scale(store.window.value, plotWidth(canvasGeometry.value)));
@@ -125,7 +129,7 @@ export const scene = computed<Scene>(() => {
     chainLink: store.chainLink.value,
     pageMarks: pageMarks.value,
     matches: matches.value,
-    selected: { thread: store.selection.value.thread, process: store.selection.value.process },
+    selected: { threads: store.selection.value.threads, process: store.selection.value.process },
   };
 });
 

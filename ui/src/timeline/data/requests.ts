@@ -123,6 +123,14 @@ export function nearLanes(
   sampled: ReadonlySet<string>,
 ): string[] {
   const out = new Set<string>();
+  const add = (lane: string) => {
+    out.add(lane);
+    if (sampled.has(lane)) out.add(`s${lane}`);
+  };
+  for (const row of rows) {
+    if (!row.fixed) break;
+    if (row.kind === "lane") add(row.lane.id);
+  }
   for (const [top, bottom] of [
     [scroll, scroll + height],
     [scroll + height, scroll + 2 * height],
@@ -130,9 +138,7 @@ export function nearLanes(
   ] as const) {
     if (bottom <= 0) continue;
     for (const row of rowsBetween(rows, top, bottom)) {
-      if (row.kind !== "lane") continue;
-      out.add(row.lane.id);
-      if (sampled.has(row.lane.id)) out.add(`s${row.lane.id}`);
+      if (row.kind === "lane") add(row.lane.id);
     }
   }
   return [...out];

@@ -3,7 +3,7 @@ import type { Curve, Loss, StallAnswer } from "../../api/types";
 import type { Theme } from "../../draw/theme";
 import { type Px, px, type Range } from "../../units";
 import type { LaneView } from "./decode";
-import type { Layout, Row } from "./layout";
+import { type Layout, type Row, rowAt, rowsBetween } from "./layout";
 import type { RecordedMark } from "./protocol";
 import type { Scale } from "./scale";
 
@@ -28,9 +28,12 @@ export interface Geometry {
   readonly head: number;
 }
 
+/** Width of the label column: a fixed one would take a third of a narrow canvas. */
+export const labelsWidth = (width: number): number =>
+  Math.round(Math.min(420, Math.max(120, width * 0.16)));
+
 export function geometry(width: number, height: number): Geometry {
-  // A fixed width would take a third of a narrow canvas; few names need more than 240 px.
-  const labels = Math.round(Math.min(240, Math.max(120, width * 0.16)));
+  const labels = labelsWidth(width);
   const curve = height < 220 ? 20 : 34;
   const axis = { top: 0, height: 22 };
   const marks = { top: axis.height + curve, height: 15 };
@@ -70,7 +73,7 @@ export interface Scene {
   readonly pageMarks: readonly PageMark[];
   /** Whether a lane's name matches the search. */
   readonly matches: (name: string) => boolean;
-  readonly selected: { readonly thread: number | null; readonly process: number | null };
+  readonly selected: { readonly threads: readonly number[]; readonly process: number | null };
 }
 
 /** The wake-up that ended the current slice. */
@@ -99,4 +102,44 @@ export interface Pointing {
 
 /** A row's top on the canvas. */
 export const rowTop = (scene: Scene, row: Row): number =>
-  scene.geometry.head + row.top - scene.scroll;
+  scene.geometry.head + row.top - (row.fixed ? 0 : scene.scroll);
+
+/** A part of the lanes, which its rows are clipped to. */
+export interface Pane {
+  readonly rows: readonly Row[];
+  readonly top: number;
+  readonly height: number;
+}
+
+/** What is on the screen: the rows that scroll, and over them the pinned ones. */
+export function panes({ layout, scroll, geometry: g }: Scene): Pane[] {
+  const height = lanesHeight(g);
+  const fixed = Math.min(layout.fixed, height);
+  return [
+    {
+      rows: rowsBetween(layout.rows, scroll + fixed, scroll + height).filter((row) => !row.fixed),
+      top: g.head + fixed,
+      height: height - fixed,
+    },
+    { rows: rowsBetween(layout.rows, 0, fixed), top: g.head, height: fixed },
+  ].filter((pane) => pane.height > 0);
+}
+
+/** The row at a height of the canvas. */
+export function rowUnder(layout: Layout, scroll: number, y: number): Row | null {
+  return layout.rows[rowAt(layout.rows, y < layout.fixed ? y : y + scroll)] ?? null;
+}
+
+/** Runs `draw` clipped to a part of the canvas. */
+export function clipped(
+  ctx: CanvasRenderingContext2D,
+  box: { left: number; top: number; width: number; height: number },
+  draw: () => void,
+): void {
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(box.left, box.top, box.width, box.height);
+  ctx.clip();
+  draw();
+  ctx.restore();
+}

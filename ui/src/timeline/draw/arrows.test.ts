@@ -9,7 +9,7 @@ const wake = (at: number, more: Partial<Wake> = {}): Wake => ({
   at,
   fromY: 100,
   toY: 50,
-  label: "task · direct",
+  label: "by task",
   evidence: "direct",
   strong: true,
   ...more,
@@ -37,7 +37,7 @@ describe("arrows of the chain", () => {
       [600, 1, "direct"],
     ]);
     expect(arrows[0]?.fromX).toBe(400);
-    expect(arrows[0]?.label?.text).toBe("task · direct × 3");
+    expect(arrows[0]?.label?.text).toBe("woken 3 times by task");
   });
 
   test("between different lanes are not merged", () => {

@@ -4,7 +4,7 @@
  */
 
 import type { Evidence } from "../../api/types";
-import type { Px } from "../../units";
+import { type Px, plural } from "../../units";
 import type { Scale } from "../data/scale";
 
 /** One wake-up between two lanes of the chain. */
@@ -14,6 +14,7 @@ export interface Wake {
   readonly fromY: number | null;
   /** Middle of the woken thread's row. */
   readonly toY: number;
+  /** What follows `woken`: by whom, and how it is known. */
   readonly label: string;
   readonly evidence: Evidence;
   /**
@@ -116,8 +117,9 @@ export function route(
     const pair = pairOf(wake);
     // Of a row of similar arrows, only some get a label: repeating it would add nothing.
     if (Math.abs((labelledAt.get(pair) ?? Infinity) - x) < MIN_LABEL_DISTANCE_PX) continue;
-    const text = count > 1 ? `${wake.label} × ${count}` : wake.label;
-    if (text === "" || !wake.strong) continue;
+    if (wake.label === "" || !wake.strong) continue;
+    const times = count > 1 ? ` ${plural(count, "time")}` : "";
+    const text = `woken${times} ${wake.label}`;
     const label = placeLabel(text, x, wake, scale.width, measure(text), taken);
     if (label) labelledAt.set(pair, x);
     labels.set(index, label);

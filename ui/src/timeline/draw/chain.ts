@@ -1,7 +1,9 @@
 /** Draws the wait chain over its lanes: a frame per link, an arrow per wake-up. */
 
+import type { StallAnswer } from "../../api/types";
 import type { Measure } from "../../draw/text";
 import type { LaneRow } from "../data/layout";
+import { laneNumber } from "../data/protocol";
 import { plotWidth, rowTop, type Scene } from "../data/scene";
 import { type Arrow, route, type Wake } from "./arrows";
 
@@ -9,7 +11,7 @@ import { type Arrow, route, type Wake } from "./arrows";
 function chainRows(scene: Scene): Map<string, LaneRow> {
   const rows = new Map<string, LaneRow>();
   for (const row of scene.layout.rows) {
-    if (row.kind === "lane" && row.depth !== null && !rows.has(row.lane.id))
+    if (row.kind === "lane" && row.depth !== null && !row.fixed && !rows.has(row.lane.id))
       rows.set(row.lane.id, row);
   }
   return rows;
@@ -21,27 +23,31 @@ const middleOf = (scene: Scene, row: LaneRow): number => rowTop(scene, row) + ro
 export function chainArrows(
   scene: Scene,
   measure: Measure,
-): { arrows: Arrow[]; wakes: readonly Wake[] } {
+): { arrows: Arrow[]; sources: readonly StallAnswer["arrows"][number][] } {
   const chain = scene.chain;
-  if (!chain) return { arrows: [], wakes: [] };
+  if (!chain) return { arrows: [], sources: [] };
   const rows = chainRows(scene);
   const victim = chain.lanes[0]?.lane;
-  const wakes = chain.arrows.flatMap((arrow): Wake[] => {
-    const to = rows.get(arrow.to_lane);
-    if (!to) return [];
-    const from = rows.get(arrow.from_lane);
-    return [
-      {
-        at: arrow.at,
-        fromY: from ? middleOf(scene, from) : null,
-        toY: middleOf(scene, to),
-        label: arrow.label,
-        evidence: arrow.evidence,
-        strong: arrow.to_lane === victim || arrow.link === scene.chainLink,
-      },
-    ];
+  const sources = chain.arrows.filter((arrow) => rows.has(arrow.to_lane));
+  const wakes = sources.map((arrow): Wake => {
+    const [from, to] = [rows.get(arrow.from_lane), rows.get(arrow.to_lane)];
+    return {
+      at: arrow.at,
+      fromY: from ? middleOf(scene, from) : null,
+      toY: to ? middleOf(scene, to) : 0,
+      label: wakerText(scene, arrow),
+      evidence: arrow.evidence,
+      strong: arrow.to_lane === victim || arrow.link === scene.chainLink,
+    };
   });
-  return { arrows: route(wakes, scene.scale, measure), wakes };
+  return { arrows: route(wakes, scene.scale, measure), sources };
+}
+
+/** By whom an arrow says that the thread was woken, and how that is known if it was not seen. */
+function wakerText(scene: Scene, arrow: StallAnswer["arrows"][number]): string {
+  const waker = scene.names.get(laneNumber(arrow.from_lane));
+  const who = waker && arrow.context === "task" ? `${waker.name} ${waker.tid}` : arrow.context;
+  return `by ${who.replaceAll("_", " ")}${arrow.evidence === "direct" ? "" : `, ${arrow.evidence}`}`;
 }
 
 export function drawChain(ctx: CanvasRenderingContext2D, scene: Scene, measure: Measure): void {
@@ -52,7 +58,8 @@ export function drawChain(ctx: CanvasRenderingContext2D, scene: Scene, measure: 
   if (rows.size === 0) return;
   ctx.save();
   ctx.beginPath();
-  ctx.rect(g.labels, g.head, g.width - g.labels, g.height - g.head);
+  const top = g.head + scene.layout.fixed;
+  ctx.rect(g.labels, top, g.width - g.labels, Math.max(0, g.height - top));
   ctx.clip();
   drawLinks(ctx, scene, rows);
   ctx.font = `11px ${theme.font}`;

@@ -2,8 +2,8 @@
 
 import { cutEnd, type Measure } from "../../draw/text";
 import { plural } from "../../units";
-import { type HeaderRow, type LaneRow, rowsBetween } from "../data/layout";
-import { lanesHeight, rowTop, type Scene } from "../data/scene";
+import type { HeaderRow, LaneRow } from "../data/layout";
+import { clipped, lanesHeight, panes, rowTop, type Scene } from "../data/scene";
 
 /** A sign and a word per role, so that colour is not the only cue. */
 const ROLES: { readonly [role: string]: string } = {
@@ -14,20 +14,19 @@ const ROLES: { readonly [role: string]: string } = {
 
 export function drawLabels(ctx: CanvasRenderingContext2D, scene: Scene, measure: Measure): void {
   const { geometry: g, theme } = scene;
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(0, g.head, g.labels, lanesHeight(g));
-  ctx.clip();
   ctx.fillStyle = theme.panel;
   ctx.fillRect(0, g.head, g.labels, lanesHeight(g));
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
   ctx.font = `11px ${theme.font}`;
-  for (const row of rowsBetween(scene.layout.rows, scene.scroll, scene.scroll + lanesHeight(g))) {
-    if (row.kind === "header") header(ctx, scene, row, measure);
-    else lane(ctx, scene, row, measure);
+  for (const { rows, ...pane } of panes(scene)) {
+    clipped(ctx, { left: 0, width: g.labels, ...pane }, () => {
+      for (const row of rows) {
+        if (row.kind === "header") header(ctx, scene, row, measure);
+        else lane(ctx, scene, row, measure);
+      }
+    });
   }
-  ctx.restore();
   ctx.fillStyle = theme.line;
   ctx.fillRect(g.labels - 1, 0, 1, g.height);
 }
@@ -75,7 +74,7 @@ function lane(ctx: CanvasRenderingContext2D, scene: Scene, row: LaneRow, measure
   const { geometry: g, theme } = scene;
   const top = rowTop(scene, row);
   const middle = top + row.height / 2;
-  const chosen = row.lane.kind === "thread" && scene.selected.thread === row.lane.number;
+  const chosen = row.lane.kind === "thread" && scene.selected.threads.includes(row.lane.number);
   if (chosen) {
     ctx.fillStyle = theme.select;
     ctx.fillRect(0, top, g.labels, row.height - 1);
@@ -83,6 +82,7 @@ function lane(ctx: CanvasRenderingContext2D, scene: Scene, row: LaneRow, measure
     ctx.fillRect(0, top, 3, row.height - 1);
   }
   const left = 18 + (row.depth ?? 0) * 6;
+  if (row.fixed) pinSign(ctx, middle, theme.dim);
   const role = row.lane.role === null ? "" : (ROLES[row.lane.role] ?? "");
   // Rows of the chain have room for the role below the name.
   const below = role !== "" && row.height >= 26;
@@ -93,4 +93,12 @@ function lane(ctx: CanvasRenderingContext2D, scene: Scene, row: LaneRow, measure
   ctx.fillStyle = theme.dim;
   if (below) ctx.fillText(role, left, middle + 7);
   if (sign) ctx.fillText(sign, g.labels - 16, middle);
+}
+
+/** A pin, before the name of a pinned lane. */
+function pinSign(ctx: CanvasRenderingContext2D, middle: number, colour: string): void {
+  ctx.fillStyle = colour;
+  ctx.fillRect(6, middle - 4, 7, 3);
+  ctx.fillRect(8, middle - 1, 3, 2);
+  ctx.fillRect(9, middle + 1, 1, 4);
 }

@@ -9,8 +9,16 @@ import { cutEnd, type Measure } from "../../draw/text";
 import type { Theme } from "../../draw/theme";
 import type { LaneView } from "../data/decode";
 import { NONE } from "../data/decode";
-import { type Row, rowsBetween } from "../data/layout";
-import { lanesHeight, plotWidth, rowTop, type Scene } from "../data/scene";
+import type { Row } from "../data/layout";
+import {
+  clipped,
+  lanesHeight,
+  type Pane,
+  panes,
+  plotWidth,
+  rowTop,
+  type Scene,
+} from "../data/scene";
 import { firstEndingAfter } from "../data/sorted";
 import { hatch } from "./head";
 import { buildTable, isLabelled } from "./looks";
@@ -29,18 +37,30 @@ export class LanePainter {
   /** Draws every row on the screen; `measure` is for the context's font. */
   draw(ctx: CanvasRenderingContext2D, scene: Scene, measure: Measure): void {
     const { geometry: g, theme } = scene;
-    const rows = rowsBetween(scene.layout.rows, scene.scroll, scene.scroll + lanesHeight(g));
+    const parts = panes(scene);
     ctx.fillStyle = theme.panel;
     ctx.fillRect(0, g.head, g.width, lanesHeight(g));
-    for (const row of rows) this.ground(ctx, scene, row);
-    this.blitAll(ctx, scene, rows);
+    for (const { rows, ...pane } of parts) {
+      clipped(ctx, { left: 0, width: g.width, ...pane }, () => {
+        for (const row of rows) this.ground(ctx, scene, row);
+      });
+    }
+    this.blitAll(ctx, scene, parts);
     ctx.font = `11px ${theme.font}`;
     ctx.textBaseline = "middle";
     ctx.textAlign = "left";
-    for (const row of rows) {
-      const view = row.kind === "lane" ? scene.views.get(row.lane.id) : undefined;
-      if (view && row.height >= 14) texts(ctx, scene, row, view, measure);
-      if (row.kind === "lane" && row.lane.kind === "cpu") losses(ctx, scene, row);
+    for (const { rows, ...pane } of parts) {
+      clipped(ctx, { left: 0, width: g.width, ...pane }, () => {
+        for (const row of rows) {
+          const view = row.kind === "lane" ? scene.views.get(row.lane.id) : undefined;
+          if (view && row.height >= 14) texts(ctx, scene, row, view, measure);
+          if (row.kind === "lane" && row.lane.kind === "cpu") losses(ctx, scene, row);
+        }
+      });
+    }
+    if (scene.layout.fixed > 0) {
+      ctx.fillStyle = theme.dim;
+      ctx.fillRect(0, g.head + scene.layout.fixed - 1, g.width, 2);
     }
   }
 
@@ -59,8 +79,8 @@ export class LanePainter {
     ctx.globalAlpha = 1;
   }
 
-  private blitAll(ctx: CanvasRenderingContext2D, scene: Scene, rows: readonly Row[]): void {
-    const { geometry: g, theme, scale } = scene;
+  private blitAll(ctx: CanvasRenderingContext2D, scene: Scene, parts: readonly Pane[]): void {
+    const { geometry: g, theme } = scene;
     const width = plotWidth(g);
     const height = Math.ceil(lanesHeight(g));
     if (width < 1 || height < 1) return;
@@ -76,6 +96,20 @@ export class LanePainter {
     }
     const pixels = new Uint32Array(this.image.data.buffer);
     pixels.fill(0);
+    for (const { rows } of parts) {
+      // The pinned rows, which are last, cover what scrolls under them.
+      if (rows[0]?.fixed) pixels.fill(0, 0, width * Math.min(height, scene.layout.fixed));
+      this.blitRows(scene, rows, pixels, width);
+    }
+    const buffer = this.buffer.getContext("2d");
+    if (!buffer) return;
+    buffer.putImageData(this.image, 0, 0);
+    ctx.imageSmoothingEnabled = false;
+    ctx.drawImage(this.buffer, g.labels, g.head);
+  }
+
+  private blitRows(scene: Scene, rows: readonly Row[], pixels: Uint32Array, width: number): void {
+    const { geometry: g, theme, scale } = scene;
     const hue = (thread: number) => scene.names.get(thread)?.processIndex ?? 0;
     const ink = mix(theme.ground, parse(theme.text) ?? 0xffffffff, 0.55);
     for (const row of rows) {
@@ -88,11 +122,6 @@ export class LanePainter {
       const samples = scene.views.get(`s${row.lane.id}`);
       if (samples) samplesInto(samples, scale, ink, pixels, width, width, top + row.height - 1);
     }
-    const buffer = this.buffer.getContext("2d");
-    if (!buffer) return;
-    buffer.putImageData(this.image, 0, 0);
-    ctx.imageSmoothingEnabled = false;
-    ctx.drawImage(this.buffer, g.labels, g.head);
   }
 
   private table(theme: Theme, height: number): Uint32Array {

@@ -5,9 +5,22 @@
 
 import { RAN } from "../../draw/states";
 import { durationText, timeText } from "../../units";
-import { type Row, rowsBetween } from "../data/layout";
-import { lanesHeight, type Pointing, plotWidth, rowTop, type Scene } from "../data/scene";
+import type { Row } from "../data/layout";
+import {
+  clipped,
+  lanesHeight,
+  type Pointing,
+  panes,
+  plotWidth,
+  rowTop,
+  type Scene,
+} from "../data/scene";
 import { firstEndingAfter } from "../data/sorted";
+
+/** How much of what is outside the selected range is covered. */
+const OUTSIDE_DIM = 0.6;
+/** Height of the grips on the edges of the selected range. */
+const GRIP_PX = 14;
 
 export function drawOver(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointing): void {
   const { geometry: g, theme } = scene;
@@ -15,23 +28,40 @@ export function drawOver(ctx: CanvasRenderingContext2D, scene: Scene, pointing: 
   ctx.font = `11px ${theme.font}`;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
-  const rows = rowsBetween(scene.layout.rows, scene.scroll, scene.scroll + lanesHeight(g));
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(0, g.head, g.width, lanesHeight(g));
-  ctx.clip();
-  for (const row of rows) highlight(ctx, scene, pointing, row);
-  wakeArrow(ctx, scene, pointing, rows);
-  ctx.restore();
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(g.labels, 0, g.width - g.labels, g.height);
-  ctx.clip();
-  selected(ctx, scene, pointing);
-  for (const [index, mark] of scene.pageMarks.entries())
-    pageMark(ctx, scene, mark.from, mark.to, mark.kept ? String(index + 1) : "M");
-  cursor(ctx, scene, pointing);
-  ctx.restore();
+  const plot = { left: g.labels, top: 0, width: g.width - g.labels, height: g.height };
+  clipped(ctx, plot, () => dimOutside(ctx, scene, pointing));
+  const parts = panes(scene);
+  for (const { rows, ...pane } of parts) {
+    clipped(ctx, { left: 0, width: g.width, ...pane }, () => {
+      for (const row of rows) highlight(ctx, scene, pointing, row);
+    });
+  }
+  const rows = parts.flatMap((pane) => pane.rows);
+  clipped(ctx, { left: 0, top: g.head, width: g.width, height: lanesHeight(g) }, () =>
+    wakeArrow(ctx, scene, pointing, rows),
+  );
+  clipped(ctx, plot, () => {
+    selected(ctx, scene, pointing);
+    for (const [index, mark] of scene.pageMarks.entries())
+      pageMark(ctx, scene, mark.from, mark.to, mark.kept ? String(index + 1) : "M");
+    cursor(ctx, scene, pointing);
+  });
+}
+
+/**
+ * Dims what is outside the selected range. *Why not tint the inside:* the selected states must have
+ * the colours of the legend.
+ */
+function dimOutside(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointing): void {
+  const { geometry: g, theme, scale } = scene;
+  if (!pointing.range) return;
+  const left = Math.max(g.labels, g.labels + scale.x(pointing.range.from));
+  const right = Math.min(g.width, Math.max(g.labels, g.labels + scale.x(pointing.range.to)));
+  ctx.fillStyle = theme.panel;
+  ctx.globalAlpha = OUTSIDE_DIM;
+  ctx.fillRect(g.labels, g.axis.height, left - g.labels, g.height);
+  ctx.fillRect(right, g.axis.height, g.width - right, g.height);
+  ctx.globalAlpha = 1;
 }
 
 function highlight(
@@ -55,20 +85,20 @@ function highlight(
   }
   const view = scene.views.get(row.lane.id);
   // On CPU lanes, where the hovered (or selected) thread ran.
-  const wanted = thread ?? scene.selected.thread;
-  if (view && row.lane.kind === "cpu" && wanted !== null) {
+  const wanted = thread === null ? scene.selected.threads : [thread];
+  if (view && row.lane.kind === "cpu" && wanted.length > 0) {
     ctx.fillStyle = theme.text;
     for (let n = firstEndingAfter(view.end, scale.window.from); n < view.start.length; n++) {
       const left = Math.max(0, scale.x(view.start[n] as number));
       if (left > plotWidth(g)) break;
-      if (view.thread[n] !== wanted || view.state[n] !== RAN) continue;
+      if (!wanted.includes(view.thread[n] as number) || view.state[n] !== RAN) continue;
       const width = Math.max(1, Math.min(scale.x(view.end[n] as number), plotWidth(g)) - left);
       ctx.fillRect(g.labels + left, top, width, 2);
       ctx.fillRect(g.labels + left, top + row.height - 3, width, 2);
     }
     const columnPx = view.columnNs * scale.pxPerNs;
     for (let n = 0; n < view.cellColumn.length; n++) {
-      if (view.cellThread[n] !== wanted) continue;
+      if (!wanted.includes(view.cellThread[n] as number)) continue;
       const x = scale.x(view.from) + (view.cellColumn[n] as number) * columnPx;
       if (x >= 0 && x <= plotWidth(g)) ctx.fillRect(g.labels + x, top, Math.max(1, columnPx), 2);
     }
@@ -134,11 +164,12 @@ function selected(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointin
   if (!pointing.range) return;
   const left = g.labels + scale.x(pointing.range.from);
   const right = g.labels + scale.x(pointing.range.to);
-  ctx.fillStyle = theme.select;
-  ctx.fillRect(left, 0, right - left, g.height);
   ctx.fillStyle = theme.accent;
-  ctx.fillRect(Math.round(left), 0, 1, g.height);
-  ctx.fillRect(Math.round(right), 0, 1, g.height);
+  for (const edge of [left, right]) {
+    ctx.fillRect(Math.round(edge), 0, 1, g.height);
+    // A grip: the edge can be dragged.
+    ctx.fillRect(Math.round(edge) - 2, g.axis.height + 2, 5, GRIP_PX);
+  }
   const text = durationText(pointing.range.to - pointing.range.from);
   plate(
     ctx,

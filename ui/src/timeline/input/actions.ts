@@ -3,7 +3,7 @@
 import { ApiError, getJson, isAbort, tracePath } from "../../api/client";
 import { whoText } from "../../api/who";
 import * as store from "../../state/store";
-import { durationText, ns, type Range, range, type ThreadIx, timeText } from "../../units";
+import { durationText, ns, type Range, range, timeText } from "../../units";
 import { type LaneRow, type Row, rowOfLane, scrollTo } from "../data/layout";
 import * as model from "../data/model";
 import type { Slice } from "../data/protocol";
@@ -103,7 +103,10 @@ export function scrollToRow(row: Row): void {
   const geometry = model.canvasGeometry.peek();
   model.scroll.value = Math.max(
     0,
-    Math.min(scrollTo(row, model.scroll.peek(), lanesHeight(geometry)), model.scrollEnd()),
+    Math.min(
+      scrollTo(row, model.scroll.peek(), lanesHeight(geometry), model.rowLayout.peek().fixed),
+      model.scrollEnd(),
+    ),
   );
 }
 
@@ -124,7 +127,7 @@ export async function stepEvent(by: 1 | -1): Promise<void> {
  */
 function currentLane(): string | null {
   const rows = model.rowLayout.peek().rows.filter((r): r is LaneRow => r.kind === "lane");
-  const selected = store.selection.peek().thread;
+  const selected = store.selection.peek().threads[0];
   const found =
     rows.find((r) => r.key === model.row.peek()) ??
     rows.find((r) => r.lane.kind === "thread" && r.lane.number === selected) ??
@@ -210,14 +213,6 @@ export function mark(keep: boolean): void {
   else model.passingMark.value = what;
   const length = what.to > what.from ? `, ${durationText(what.to - what.from)}` : "";
   store.notify(`${keep ? "Kept a mark" : "Marked"} at ${timeText(ns(what.from), 1000)}${length}.`);
-}
-
-/** A click on a lane's name filters all views by its thread; a second one removes the filter. */
-export function toggleThread(thread: number): void {
-  store.select({
-    thread: store.selection.peek().thread === thread ? null : (thread as ThreadIx),
-    process: null,
-  });
 }
 
 /** What F can fit: the selected range, the current slice, the open stall. */

@@ -1,6 +1,7 @@
 /** The timeline's commands and their keys: WASD, F, M, `[` `]`, `.` `,`. */
 import { type Command, register } from "../../commands";
 import * as store from "../../state/store";
+import { wheel } from "../../state/theme";
 import * as model from "../data/model";
 import { fitCandidates, mark, stepEvent, walk } from "./actions";
 import { type Held, moved, nextFit, STILL, stepped } from "./motion";
@@ -54,6 +55,31 @@ function motion(id: string, title: string, keys: string[], part: Partial<Held>):
       held = { ...held, ...("pan" in part ? { pan: 0 } : { zoom: 0 }) };
     },
   };
+}
+
+/** How the lanes are sorted and what the wheel does. */
+function habits(): Command[] {
+  const command = (id: string, title: string, run: () => void): Command => ({
+    id,
+    group: "Timeline",
+    title,
+    when: here,
+    run,
+  });
+  return [
+    command("timeline.sort", "Sort the lanes by relevance to the selection", () => {
+      model.resort.value += 1;
+      model.scroll.value = 0;
+    }),
+    command("timeline.wheel", "Wheel: switch between scrolling the lanes and zooming", () => {
+      wheel.value = wheel.value === "scroll" ? "zoom" : "scroll";
+      store.notify(
+        wheel.value === "scroll"
+          ? "The wheel scrolls the lanes; with Ctrl it zooms."
+          : "The wheel zooms; with Alt it scrolls the lanes.",
+      );
+    }),
+  ];
 }
 
 export function registerKeys(): () => void {
@@ -129,6 +155,7 @@ export function registerKeys(): () => void {
       () => void walk(1),
       { repeats: true },
     ),
+    ...habits(),
     command(
       "timeline.legend",
       "Timeline",

@@ -1,18 +1,21 @@
 /** Mouse, pen, touch and wheel on the timeline: select a range, pan, zoom, hover, pin a tooltip. */
 import { batch } from "@preact/signals";
 import { getJson, tracePath } from "../../api/client";
-import { copy } from "../../copy";
 import { RAN } from "../../draw/states";
 import * as store from "../../state/store";
-import { ns, type ProcessIx, range, type ThreadIx, timeText } from "../../units";
+import { wheel as wheelHabit } from "../../state/theme";
+import { ns, type ProcessIx, range, type ThreadIx, threadIx, timeText } from "../../units";
 import { NONE } from "../data/decode";
-import { type LaneRow, type Row, rowAt } from "../data/layout";
+import type { LaneRow, Row } from "../data/layout";
 import * as model from "../data/model";
 import type { Slice } from "../data/protocol";
 import { pan, zoom } from "../data/scale";
+import { rowUnder } from "../data/scene";
 import { curveText, markAt } from "../draw/head";
-import { lookAt, lookAtLink, toggleThread } from "./actions";
+import { lookAt, lookAtLink } from "./actions";
+import { edgeAt, snapped } from "./edges";
 import { type Hit, hit } from "./hit";
+import { arrowAt, openTimelineMenu } from "./menu";
 import { wheelZoom } from "./motion";
 import { headerLines, hitLines, laneLines, sliceLines } from "./tooltipText";
 
@@ -22,6 +25,8 @@ const TOOLTIP_DELAY_MS = 150;
 
 interface Drag {
   readonly kind: "range" | "pan";
+  /** Of a range: the end that stays. */
+  readonly start: number;
   readonly x: number;
   readonly y: number;
   readonly from: number;
@@ -42,10 +47,22 @@ function under(x: number, y: number): PointerTarget {
   const scale = model.scale.peek();
   const at = x > geometry.labels ? scale.at(x - geometry.labels) : null;
   if (y < geometry.head) return { row: null, hit: null, at };
-  const rows = model.rowLayout.peek().rows;
-  const row = rows[rowAt(rows, y - geometry.head + model.scroll.peek())] ?? null;
+  const row = rowUnder(model.rowLayout.peek(), model.scroll.peek(), y - geometry.head);
   const view = row?.kind === "lane" ? model.views.get(row.lane.id) : undefined;
   return { row, hit: view && at !== null ? hit(view, scale, x - geometry.labels) : null, at };
+}
+
+/** The time at a point of the canvas; without Alt, that of an event near it. */
+function timeAt(x: number, y: number, exact: boolean): number {
+  const { labels } = model.canvasGeometry.peek();
+  const scale = model.scale.peek();
+  const at = scale.at(Math.max(0, x - labels));
+  if (exact) return at;
+  const { row } = under(x, y);
+  const view = row?.kind === "lane" ? model.views.get(row.lane.id) : undefined;
+  const marks = [...store.pageMarks.peek(), model.passingMark.peek(), model.chain.peek()];
+  const others = marks.flatMap((mark) => (mark ? [mark.from, mark.to] : []));
+  return snapped(at, view, others, scale);
 }
 
 export class Pointer {
@@ -66,6 +83,7 @@ export class Pointer {
     on("pointercancel", () => this.cancel());
     on("pointerleave", () => this.leave());
     on("dblclick", (e) => this.double(e));
+    on("contextmenu", (e) => this.menu(e), false);
     // Not passive: zooming must prevent the wheel from scrolling the lanes.
     on("wheel", (e) => this.wheel(e), false);
   }
@@ -82,14 +100,23 @@ export class Pointer {
 
   private down(event: PointerEvent): void {
     const { x, y } = this.canvasPoint(event);
-    const inPlot = x > model.canvasGeometry.peek().labels;
+    const { labels } = model.canvasGeometry.peek();
+    const inPlot = x > labels;
     if (event.button > 1 || (!inPlot && event.button !== 0)) return;
     this.canvas.setPointerCapture(event.pointerId);
     this.hideTooltip();
     const panning =
       !inPlot || event.button === 1 || event.shiftKey || event.pointerType === "touch";
+    const selected = store.selection.peek().range;
+    const edge = inPlot && !panning ? edgeAt(selected, model.scale.peek(), x - labels) : null;
     this.drag = {
       kind: panning ? "pan" : "range",
+      start:
+        edge === null || selected === null
+          ? timeAt(x, y, event.altKey)
+          : edge === "from"
+            ? selected.to
+            : selected.from,
       x,
       y,
       from: store.window.peek().from,
@@ -113,7 +140,7 @@ export class Pointer {
     batch(() => {
       model.pointerX.value = x;
       if (drag.kind === "range") {
-        model.dragged.value = range(scale.at(drag.x - labels), scale.at(Math.max(0, x - labels)));
+        model.dragged.value = range(drag.start, timeAt(x, y, event.altKey));
         return;
       }
       if (drag.x > labels) {
@@ -142,7 +169,7 @@ export class Pointer {
         });
       return;
     }
-    if (event.button === 0) this.click(drag.x, drag.y);
+    if (event.button === 0) this.click(drag.x, drag.y, event);
   }
 
   private cancel(): void {
@@ -150,15 +177,20 @@ export class Pointer {
     model.dragged.value = null;
   }
 
-  private click(x: number, y: number): void {
+  /** With Ctrl or Shift, a click on a lane adds its thread to the selected ones. */
+  private click(x: number, y: number, keys: MouseEvent): void {
     const { row, hit: found, at } = under(x, y);
     if (!row) return;
     if (row.kind === "header") {
       model.toggle(row.key);
       return;
     }
-    if (at === null) {
-      if (row.lane.kind === "thread") toggleThread(row.lane.number);
+    const adds = keys.ctrlKey || keys.metaKey || keys.shiftKey;
+    if (at === null || adds) {
+      if (row.lane.kind !== "thread") return;
+      const thread = threadIx(row.lane.number);
+      if (adds) store.addThread(thread);
+      else store.toggleThread(thread);
       return;
     }
     const link =
@@ -176,7 +208,17 @@ export class Pointer {
     void this.pin(row, found, at, x, y);
   }
 
-  /** Makes the slice current, pins its tooltip and copies its text. */
+  private menu(event: MouseEvent): void {
+    event.preventDefault();
+    const { x, y } = this.canvasPoint(event);
+    this.hideTooltip();
+    this.cancel();
+    const { row, hit: found, at } = under(x, y);
+    const arrow = row === null || at === null ? null : arrowAt(x, y);
+    openTimelineMenu({ row, hit: found, at, arrow }, { x: event.clientX, y: event.clientY });
+  }
+
+  /** Makes the slice current and pins its tooltip. */
   private async pin(row: LaneRow, found: Hit, at: number, x: number, y: number): Promise<void> {
     const slice = await lookAt(
       row.lane.id,
@@ -188,7 +230,6 @@ export class Pointer {
     const lines = sliceLines(row, slice);
     model.tooltip.value = { x, y, lines, pinned: true };
     model.announcement.value = lines.join(". ");
-    await copy(lines.join("\n"), "the description");
   }
 
   private double(event: MouseEvent): void {
@@ -216,12 +257,7 @@ export class Pointer {
         store.hovered.value = hovered;
       this.hideTooltip();
     });
-    this.canvas.style.cursor =
-      found.row?.kind === "header" || found.at === null
-        ? found.row
-          ? "pointer"
-          : "default"
-        : "crosshair";
+    this.canvas.style.cursor = cursorFor(found, x);
     this.timer = setTimeout(() => this.showTooltip(x, y, found), TOOLTIP_DELAY_MS);
   }
 
@@ -259,8 +295,11 @@ export class Pointer {
   private wheel(event: WheelEvent): void {
     const { x } = this.canvasPoint(event);
     const { labels } = model.canvasGeometry.peek();
-    // Over the labels, the wheel scrolls the lanes as usual; elsewhere, with Alt.
-    if (x <= labels && !event.ctrlKey) return;
+    const sidewaysOnly = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+    // A pinch on a touchpad arrives as a wheel with Ctrl.
+    const zooms = event.ctrlKey || event.metaKey || (wheelHabit.peek() === "zoom" && x > labels);
+    // The browser scrolls the lanes.
+    if (!zooms && !sidewaysOnly && !event.altKey) return;
     event.preventDefault();
     const lines = event.deltaMode !== 0;
     const whole = store.extent.peek();
@@ -289,6 +328,14 @@ export class Pointer {
       );
     }
   }
+}
+
+function cursorFor({ row, at }: PointerTarget, x: number): string {
+  const { labels } = model.canvasGeometry.peek();
+  if (at === null) return row ? "pointer" : "default";
+  const edge = edgeAt(store.selection.peek().range, model.scale.peek(), x - labels);
+  if (edge !== null) return "ew-resize";
+  return row?.kind === "header" ? "pointer" : "crosshair";
 }
 
 function threadUnder({ row, hit: found }: PointerTarget): {

@@ -9,7 +9,10 @@ fn wait_by(rules: &Rules, frames: &[&str]) -> Wait {
     let patterns: Vec<Vec<u16>> = frames
         .iter()
         .filter(|frame| !frame.is_empty())
-        .map(|frame| rules.patterns_matching(frame))
+        .map(|frame| match frame.split_once(":").filter(|_| frame.contains(SCRIPT_END)) {
+            Some((file, function)) => rules.patterns_of_script(file, function),
+            None => rules.patterns_matching(frame),
+        })
         .collect();
     let is_noise = |patterns: &&Vec<u16>| {
         rules.roles(patterns).iter().any(|role| matches!(role, FrameRole::Scheduler))
@@ -437,6 +440,23 @@ fn waits_of_cpython_have_their_classes() {
         (WaitClass::Condition, false),
         "a Lock, a Queue, a Condition"
     );
+    let in_script = |functions: &[&str]| futex_class(&[&semaphore[..], functions].concat()).0;
+    let own = "/home/user/my program.py:save";
+    assert_eq!(in_script(&[own]), WaitClass::Lock, "`with lock:`");
+    assert_eq!(
+        in_script(&["/usr/lib/python3.11/threading.py:Condition.wait", own]),
+        WaitClass::Condition
+    );
+    assert_eq!(
+        in_script(&["/usr/lib/python3.9/threading.py:_wait_for_tstate_lock", own]),
+        WaitClass::Condition,
+        "Thread.join"
+    );
+    assert_eq!(
+        in_script(&["/usr/lib/python3.11/concurrent/futures/thread.py:_worker", own]),
+        WaitClass::Condition,
+        "a worker without work"
+    );
 }
 
 #[test]
@@ -682,4 +702,19 @@ fn an_error_repeats_nothing_of_the_file() {
     let error =
         Rules::with_user_rules("[[wait]]\nclass = \"lock\"\nany = 5\n").err().unwrap().to_string();
     assert_eq!(error, "wait rules: line 3, column 7: expected a sequence");
+}
+
+#[test]
+fn a_worker_of_a_pool_without_tasks_is_idle_and_one_inside_a_task_is_not() {
+    for worker in [
+        "rayon_core::registry::WorkerThread::wait_until_out_of_work",
+        "g_thread_pool_wait_for_new_task",
+        "base::internal::WorkerThread::Delegate::WaitForWork",
+        "java.util.concurrent.ThreadPoolExecutor.getTask",
+    ] {
+        let idle = ["futex_wait", "do_futex", "", "pthread_cond_wait", worker, "start_thread"];
+        assert_eq!(class(&idle).0, WaitClass::Idle, "{worker}");
+    }
+    let in_task = ["futex_wait", "do_futex", "", "pthread_cond_wait", "rayon_core::join", "main"];
+    assert_eq!(class(&in_task).0, WaitClass::Condition);
 }

@@ -15,7 +15,7 @@ pub struct Selection {
 
 impl Selection {
     /// True for an event of these threads.
-    pub(super) fn has(&self, threads: &[ThreadId]) -> bool {
+    pub fn has(&self, threads: &[ThreadId]) -> bool {
         match &self.threads {
             None => true,
             Some(wanted) => threads.iter().any(|thread| wanted.contains(thread)),

@@ -1,0 +1,309 @@
+//! The agent itself: takes what its sources tell, and does what follows from it.
+
+use crate::bus::{Bus, Message};
+use crate::error::Error;
+use crate::event::{Event, Saved, Why};
+use crate::mark::InputMode;
+use crate::notification::{self, Button, Reaction};
+use crate::open;
+use crate::options::Options;
+use crate::portal::{Portal, Told};
+use crate::recorder;
+use crate::session::Session;
+use rustix::fs::FlockOperation;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Maximum number of notifications whose buttons still work.
+const MAX_SHOWN: usize = 16;
+
+/// What the agent reports to whoever started it, in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Report {
+    /// What it does from now on.
+    Ready(String),
+    /// Something cannot be had.
+    Warning(String),
+    /// A trace was saved.
+    Saved(PathBuf),
+    /// A trace has its answer.
+    Judged(PathBuf, String),
+}
+
+/// A notification that is shown.
+struct Shown {
+    number: u32,
+    path: PathBuf,
+}
+
+struct Agent<'a> {
+    report: &'a mut dyn FnMut(Report),
+    bus: Option<Bus>,
+    portal: Option<Portal>,
+    saves: Sender<Why>,
+    notify: bool,
+    /// Oldest first.
+    shown: VecDeque<Shown>,
+    /// Traces whose answer was shown already: the recorder tells of our own saves, too.
+    judged: VecDeque<PathBuf>,
+}
+
+/// Serves the session that the environment names, until it ends.
+///
+/// # Errors
+/// When there is no session, or another agent serves it.
+pub fn run(options: &Options, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
+    let _lock = lock()?;
+    let (events, received) = channel();
+    let (marks, to_send) = channel();
+    let (saves, wanted) = channel();
+    let sockets = Arc::new(recorder::sockets(options.socket.as_deref()));
+
+    let (signals, of_bus) = channel();
+    let bus = Bus::connect(signals);
+    let is_wayland = std::env::var_os("WAYLAND_DISPLAY").is_some_and(|name| !name.is_empty());
+    let session = if is_wayland {
+        Err(Error::NoSession)
+    } else {
+        Session::open(options, events.clone(), marks)
+    };
+    if bus.is_err() && session.is_err() {
+        return Err(session.err().filter(|_| !is_wayland).unwrap_or(Error::NoSession));
+    }
+    let mut agent = Agent {
+        report,
+        bus: None,
+        portal: None,
+        saves,
+        notify: options.notify,
+        shown: VecDeque::new(),
+        judged: VecDeque::new(),
+    };
+    let has_session = agent.serve(session, is_wayland, options);
+    agent.use_bus(bus, (!has_session).then_some(options));
+    start(&sockets, to_send, wanted, of_bus, &events);
+    agent.work(&received);
+    Ok(())
+}
+
+/// One agent per session: the lock goes with the process.
+fn lock() -> Result<File, Error> {
+    let uid = rustix::process::getuid().as_raw();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    let folder = runtime.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    let display = std::env::var("WAYLAND_DISPLAY").or_else(|_| std::env::var("DISPLAY"));
+    let display = display.unwrap_or_default().replace(['/', '.'], "_");
+    let path = folder.join(format!("unhitch-agent-{uid}{display}.lock"));
+    let failed = |source| Error::System { action: "lock the session", source };
+    let file =
+        File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::AlreadyRunning(path)),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// Starts the threads that talk to the recorder, and the one that hands on signals.
+fn start(
+    sockets: &Arc<Vec<PathBuf>>,
+    marks: Receiver<crate::mark::Mark>,
+    wanted: Receiver<Why>,
+    signals: Receiver<Message>,
+    events: &Sender<Event>,
+) {
+    let with = || (Arc::clone(sockets), events.clone());
+    let (to, tell) = with();
+    std::thread::spawn(move || recorder::send_marks(&to, &marks, &tell));
+    let (to, tell) = with();
+    std::thread::spawn(move || recorder::make_saves(&to, &wanted, &tell));
+    let (to, tell) = with();
+    std::thread::spawn(move || recorder::listen(&to, &tell));
+    let tell = events.clone();
+    std::thread::spawn(move || {
+        signals.into_iter().all(|signal| tell.send(Event::Signal(signal)).is_ok())
+    });
+}
+
+impl Agent<'_> {
+    /// Starts the thread of the X session, if there is one.
+    fn serve(
+        &mut self,
+        session: Result<Session, Error>,
+        is_wayland: bool,
+        options: &Options,
+    ) -> bool {
+        match session {
+            Ok(session) => {
+                std::thread::spawn(move || session.run());
+                return true;
+            }
+            Err(_) if is_wayland && options.input != InputMode::Off => self.warn(
+                "on Wayland no program sees the session's input: there are no marks of input"
+                    .to_owned(),
+            ),
+            Err(_) if is_wayland => {}
+            Err(error) => self.warn(error.to_string()),
+        }
+        false
+    }
+
+    /// Uses the bus for notifications, and for the hot key if there is no X session.
+    fn use_bus(&mut self, bus: Result<Bus, Error>, of_portal: Option<&Options>) {
+        let bus = match bus {
+            Ok(bus) => bus,
+            Err(error) => return self.warn(format!("no notifications: {error}")),
+        };
+        if let Err(error) = notification::listen(&bus) {
+            self.warn(format!("no buttons of notifications: {error}"));
+        }
+        if let Some(key) = of_portal.and_then(|options| options.hot_key.as_ref()) {
+            match Portal::ask(&bus, key) {
+                Ok(portal) => self.portal = Some(portal),
+                Err(error) => self.warn(format!(
+                    "no hot key ({error}): bind `unhitch save` to a key in the desktop's settings"
+                )),
+            }
+        }
+        self.bus = Some(bus);
+    }
+
+    fn work(&mut self, events: &Receiver<Event>) {
+        for event in events {
+            match event {
+                Event::Session { hot_key, input, pings } => self.ready(hot_key, input, pings),
+                Event::SessionEnded(reason) => {
+                    // Without X, the bus may still bring keys of the portal; but it is over, too.
+                    return self.warn(format!("the session has ended: {reason}"));
+                }
+                Event::Missing(what) => {
+                    self.show(0, "Unhitch", &what, &[]);
+                    self.warn(what);
+                }
+                Event::HotKey => {
+                    let _ = self.saves.send(Why::HotKey);
+                }
+                Event::Hang(hang) => {
+                    let _ = self.saves.send(Why::Hang(hang));
+                }
+                Event::Saved { why, saved } => self.saved(&why, &saved),
+                Event::SaveFailed { why, error } => {
+                    let text = format!("not saved: {error}");
+                    // Nobody asked for the others.
+                    if why == Why::HotKey {
+                        self.show(0, "Unhitch", &text, &[]);
+                    }
+                    self.warn(text);
+                }
+                Event::Judged(saved) => self.judged(&saved),
+                Event::Signal(signal) => self.signal(&signal),
+            }
+        }
+    }
+
+    fn warn(&mut self, text: String) {
+        (self.report)(Report::Warning(text));
+    }
+
+    fn ready(&mut self, hot_key: Option<String>, input: InputMode, pings: bool) {
+        let key = hot_key.map_or("no hot key".to_owned(), |key| format!("{key} saves"));
+        let pings = if pings {
+            "the window with the focus is asked whether it answers"
+        } else {
+            "windows are not asked"
+        };
+        (self.report)(Report::Ready(format!("{key}; input marks {}; {pings}", input.name())));
+    }
+
+    fn saved(&mut self, why: &Why, saved: &Saved) {
+        (self.report)(Report::Saved(saved.path.clone()));
+        if *why == Why::HotKey {
+            self.show_trace(&saved.path, "Saved", "The answer will follow.");
+        }
+    }
+
+    fn judged(&mut self, saved: &Saved) {
+        if self.judged.contains(&saved.path) {
+            return;
+        }
+        self.judged.push_back(saved.path.clone());
+        if self.judged.len() > MAX_SHOWN {
+            self.judged.pop_front();
+        }
+        let line = saved.verdict.clone().unwrap_or_else(|| "A trace was saved".to_owned());
+        self.show_trace(&saved.path, "Unhitch", &line);
+        (self.report)(Report::Judged(saved.path.clone(), line));
+    }
+
+    /// Shows a notification about a trace, in place of an earlier one about it.
+    fn show_trace(&mut self, path: &Path, summary: &str, text: &str) {
+        let mut buttons = Vec::new();
+        let mut text = text.to_owned();
+        if open::can_open(path) {
+            buttons.push(Button::Open);
+        } else {
+            text.push_str(&format!("\u{20}See it with: sudo unhitch view {}", path.display()));
+        }
+        let earlier = self.shown.iter().position(|shown| shown.path == path);
+        let replaces = earlier.and_then(|at| self.shown.remove(at)).map_or(0, |shown| shown.number);
+        if let Some(number) = self.show(replaces, summary, &text, &buttons) {
+            self.shown.push_back(Shown { number, path: path.to_owned() });
+            if self.shown.len() > MAX_SHOWN {
+                self.shown.pop_front();
+            }
+        }
+    }
+
+    fn show(
+        &mut self,
+        replaces: u32,
+        summary: &str,
+        text: &str,
+        buttons: &[Button],
+    ) -> Option<u32> {
+        let bus = self.bus.as_ref().filter(|_| self.notify)?;
+        match notification::show(bus, replaces, summary, text, buttons) {
+            Ok(number) => Some(number),
+            Err(error) => {
+                self.warn(format!("no notification: {error}"));
+                None
+            }
+        }
+    }
+
+    fn signal(&mut self, signal: &Message) {
+        let (Some(bus), Some(portal)) = (&self.bus, &mut self.portal) else {
+            return self.react(signal);
+        };
+        match portal.take(bus, signal) {
+            Ok(Some(Told::Pressed)) => {
+                let _ = self.saves.send(Why::HotKey);
+            }
+            Ok(Some(Told::Bound(key))) => self.ready(Some(key), InputMode::Off, false),
+            Ok(None) => self.react(signal),
+            Err(error) => self.warn(error.to_string()),
+        }
+    }
+
+    fn react(&mut self, signal: &Message) {
+        let Some(reaction) = notification::reaction(signal) else { return };
+        let of = |number: u32| self.shown.iter().find(|shown| shown.number == number);
+        match reaction {
+            Reaction::Closed(number) => self.shown.retain(|shown| shown.number != number),
+            Reaction::Pressed(number, button) => {
+                let Some(path) = of(number).map(|shown| shown.path.clone()) else { return };
+                match button {
+                    Button::Open => {
+                        if let Err(error) = open::open_page(&path) {
+                            self.warn(format!("the page cannot be opened: {error}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Whether the window with the focus answers: `_NET_WM_PING`, by the window managers' convention.
+//!
+//! *Why only that window, and only while the session is in use*: nobody suffers from another one,
+//! and each ping wakes a program. An answer proves that the thread that reads from the X server
+//! does so. A window that has never answered is not reported: some programs say that they answer,
+//! and do not.
+
+use crate::clock::now_ns;
+use crate::display::Display;
+use crate::error::Error;
+use crate::mark::{InputMode, Mark, What};
+use crate::window::Focus;
+use std::collections::VecDeque;
+use std::time::Duration;
+use x11rb::connection::Connection;
+use x11rb::protocol::xproto::{
+    CLIENT_MESSAGE_EVENT, ClientMessageData, ClientMessageEvent, ConnectionExt, EventMask, Window,
+};
+
+/// How often the window is asked.
+pub const INTERVAL: Duration = Duration::from_millis(500);
+/// How often an answer is looked for that is overdue.
+pub const OVERDUE_INTERVAL: Duration = Duration::from_millis(100);
+/// How much longer than the threshold the end of a hang is waited for, so that the trace holds it.
+const LONGER: Duration = Duration::from_millis(500);
+/// Maximum time for an answer. After that, the window is asked again.
+const GIVE_UP: Duration = Duration::from_secs(60);
+/// Maximum number of windows that are known to answer.
+const MAX_KNOWN: usize = 64;
+
+/// A window that did not answer for longer than the threshold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hang {
+    /// The class of the window.
+    pub class: String,
+    pub pid: Option<u32>,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// It has answered by now.
+    pub is_over: bool,
+}
+
+/// What came of a look.
+#[derive(PartialEq, Debug, Default)]
+pub struct Found {
+    /// For the recorder.
+    pub mark: Option<Mark>,
+    /// For a save.
+    pub hang: Option<Hang>,
+}
+
+/// A ping without an answer.
+struct Asked {
+    focus: Focus,
+    serial: u32,
+    sent_ns: u64,
+    reported: bool,
+}
+
+/// Asks one window at a time.
+pub struct Ping {
+    threshold: Duration,
+    asked: Option<Asked>,
+    /// Windows that have answered once, oldest first.
+    known: VecDeque<Window>,
+    serial: u32,
+}
+
+impl Ping {
+    pub fn new(threshold: Duration) -> Self {
+        // Window managers use the server's time as the serial: stay away from where that is now.
+        let serial = u32::from_ne_bytes([0x5a; 4]) ^ std::process::id();
+        Self { threshold, asked: None, known: VecDeque::new(), serial }
+    }
+
+    /// True while a window has not answered.
+    pub fn is_waiting(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// Asks the window whether it answers.
+    pub fn ask(&mut self, display: &Display, focus: Focus) -> Result<(), Error> {
+        if self.asked.is_some() || !focus.answers {
+            return Ok(());
+        }
+        self.serial = self.serial.wrapping_add(1);
+        let data = [display.atoms._NET_WM_PING, self.serial, focus.window, 0, 0];
+        let message = ClientMessageEvent {
+            response_type: CLIENT_MESSAGE_EVENT,
+            format: 32,
+            sequence: 0,
+            window: focus.window,
+            type_: display.atoms.WM_PROTOCOLS,
+            data: ClientMessageData::from(data),
+        };
+        display.hear_root(true)?;
+        display.connection.send_event(false, focus.window, EventMask::NO_EVENT, message)?;
+        display.connection.flush()?;
+        self.asked = Some(Asked { focus, serial: self.serial, sent_ns: now_ns(), reported: false });
+        Ok(())
+    }
+
+    /// Takes an answer, if this message is one.
+    pub fn answer(
+        &mut self,
+        display: &Display,
+        message: &ClientMessageEvent,
+    ) -> Result<Found, Error> {
+        let data = message.data.as_data32();
+        let is_answer = message.type_ == display.atoms.WM_PROTOCOLS
+            && message.format == 32
+            && data[0] == display.atoms._NET_WM_PING;
+        let fits = |asked: &mut Asked| data[1] == asked.serial && data[2] == asked.focus.window;
+        let Some(asked) = self.asked.take_if(|asked| is_answer && fits(asked)) else {
+            return Ok(Found::default());
+        };
+        display.hear_root(false)?;
+        self.remember(asked.focus.window);
+        let now = now_ns();
+        let hang = (self.is_late(&asked, now) && !asked.reported).then(|| asked.hang(now, true));
+        Ok(Found { mark: Some(asked.mark(now, true)), hang })
+    }
+
+    /// Looks whether the answer is overdue.
+    pub fn look(&mut self, display: &Display) -> Result<Found, Error> {
+        let now = now_ns();
+        let Some(asked) = &mut self.asked else { return Ok(Found::default()) };
+        let waited = Duration::from_nanos(now.saturating_sub(asked.sent_ns));
+        if waited < self.threshold + LONGER {
+            return Ok(Found::default());
+        }
+        let is_gone = waited > GIVE_UP || !display.exists(asked.focus.window)?;
+        let mut found = Found::default();
+        if !is_gone && !asked.reported && self.known.contains(&asked.focus.window) {
+            asked.reported = true;
+            found =
+                Found { mark: Some(asked.mark(now, false)), hang: Some(asked.hang(now, false)) };
+        }
+        if is_gone {
+            self.asked = None;
+            display.hear_root(false)?;
+        }
+        Ok(found)
+    }
+
+    fn is_late(&self, asked: &Asked, now: u64) -> bool {
+        Duration::from_nanos(now.saturating_sub(asked.sent_ns)) >= self.threshold
+    }
+
+    fn remember(&mut self, window: Window) {
+        if !self.known.contains(&window) {
+            self.known.push_back(window);
+        }
+        if self.known.len() > MAX_KNOWN {
+            self.known.pop_front();
+        }
+    }
+}
+
+impl Asked {
+    fn mark(&self, now: u64, answered: bool) -> Mark {
+        Mark {
+            what: What::Ping { sent_ns: self.sent_ns, answered },
+            time_ns: now,
+            pid: self.focus.pid,
+            mode: InputMode::Off,
+        }
+    }
+
+    fn hang(&self, now: u64, is_over: bool) -> Hang {
+        Hang {
+            class: self.focus.class.clone(),
+            pid: self.focus.pid,
+            from_ns: self.sent_ns,
+            to_ns: now,
+            is_over,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The recorder, over its socket: marks, saves, and what it has saved.
+//!
+//! Lines of JSON (docs/control-socket.md). Each kind has a connection and a thread of its own, as a
+//! save takes seconds, and marks must not wait for it.
+
+use crate::error::Error;
+use crate::event::{Event, Saved, Why};
+use crate::mark::Mark;
+use rustix::net::sockopt::socket_peercred;
+use serde_json::{Value, json};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+/// Maximum length of a line of the recorder's, bytes.
+const MAX_LINE: u64 = 64 << 10;
+/// How long marks are collected before they are sent: each sending wakes the recorder.
+const COLLECT: Duration = Duration::from_millis(100);
+/// Maximum number of marks in a request, by the protocol.
+const MAX_MARKS: usize = 256;
+/// Time limits for answers: to marks, and to a save with its verdict.
+const MARKS_TIMEOUT: Duration = Duration::from_secs(30);
+const SAVE_TIMEOUT: Duration = Duration::from_secs(180);
+/// How long to wait before a recorder that is not there is looked for again.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Where recorders listen: the user's own, then the machine's.
+pub fn sockets(chosen: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(chosen) = chosen {
+        return vec![chosen.to_owned()];
+    }
+    let own = match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder).join("unhitch"),
+        None => format!("/tmp/unhitch-{}", rustix::process::getuid().as_raw()).into(),
+    };
+    [own, "/run/unhitch".into()].map(|folder: PathBuf| folder.join("control.sock")).into()
+}
+
+/// A connection to a recorder.
+struct Connection(BufReader<UnixStream>);
+
+impl Connection {
+    /// Connects to the first that is there. Talks only to recorders of this user and of root.
+    fn open(sockets: &[PathBuf], timeout: Duration) -> Result<Self, Error> {
+        let failed = |error: io::Error| Error::Recorder(error.to_string());
+        let stream = sockets.iter().find_map(|path| Some((path, UnixStream::connect(path).ok()?)));
+        let Some((path, stream)) = stream else {
+            let of_machine = sockets.last().map(UnixStream::connect);
+            return Err(match of_machine {
+                Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    Error::Recorder("only members of the group unhitch may ask it".to_owned())
+                }
+                _ => Error::Recorder("none is running (unhitch watch)".to_owned()),
+            });
+        };
+        let is_trusted = |uid: u32| uid == 0 || uid == rustix::process::getuid().as_raw();
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let owner = std::fs::symlink_metadata(folder).map_err(failed)?.uid();
+        let peer = socket_peercred(&stream).map_err(|error| failed(error.into()))?;
+        if !is_trusted(owner) || !is_trusted(peer.uid.as_raw()) {
+            return Err(Error::Recorder(format!("{} belongs to another user", path.display())));
+        }
+        stream.set_write_timeout(Some(timeout)).map_err(failed)?;
+        stream.set_read_timeout((!timeout.is_zero()).then_some(timeout)).map_err(failed)?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    fn send(&mut self, request: &Value) -> io::Result<()> {
+        self.0.get_mut().write_all(format!("{request}\n").as_bytes())
+    }
+
+    /// The next line.
+    fn receive(&mut self) -> io::Result<Value> {
+        let mut line = Vec::new();
+        Read::by_ref(&mut self.0).take(MAX_LINE).read_until(b'\n', &mut line)?;
+        if line.last() != Some(&b'\n') {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        serde_json::from_slice(&line).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Sends marks until there is nobody left to make any.
+pub fn send_marks(sockets: &[PathBuf], marks: &Receiver<Mark>, events: &Sender<Event>) {
+    let mut connection: Option<Connection> = None;
+    let mut failed: Option<Instant> = None;
+    let mut refused = false;
+    while let Ok(first) = marks.recv() {
+        let mut batch = vec![first.json()];
+        let end = Instant::now() + COLLECT;
+        while batch.len() < MAX_MARKS {
+            match marks.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(mark) => batch.push(mark.json()),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        // Without a recorder there is nobody whose traces need marks.
+        if failed.is_some_and(|at| at.elapsed() < RETRY) {
+            continue;
+        }
+        let request = json!({ "marks": batch });
+        // A connection that was idle may have been closed: a new one gets one more try.
+        for _ in 0..2 {
+            let is_new = connection.is_none();
+            if is_new {
+                connection = Connection::open(sockets, MARKS_TIMEOUT).ok();
+            }
+            let Some(open) = &mut connection else { break };
+            match open.send(&request).and_then(|()| open.receive()) {
+                Ok(answer) => {
+                    let reason = answer["reason"].as_str().or(answer["marks"]["reason"].as_str());
+                    if let Some(reason) = reason.filter(|_| !refused) {
+                        refused = true;
+                        let _ = events.send(Event::Missing(format!("marks are refused: {reason}")));
+                    }
+                    break;
+                }
+                Err(_) => connection = None,
+            }
+        }
+        failed = connection.is_none().then(Instant::now);
+    }
+}
+
+/// Makes the saves that are asked for, one after the other.
+pub fn make_saves(sockets: &[PathBuf], wanted: &Receiver<Why>, events: &Sender<Event>) {
+    while let Ok(why) = wanted.recv() {
+        let failed = |error: String| {
+            let _ = events.send(Event::SaveFailed { why: why.clone(), error });
+        };
+        if let Err(error) = save(sockets, &why, events) {
+            failed(error.to_string());
+        }
+    }
+}
+
+/// The request for a save, by the protocol.
+fn request(why: &Why) -> Value {
+    let (by_hand, notes, trigger) = match why {
+        Why::HotKey => (true, Some("hot key"), json!({"kind": "hot_key", "text": "hot key"})),
+        Why::Hang(hang) => {
+            let ms = hang.to_ns.saturating_sub(hang.from_ns) / 1_000_000;
+            let class = if hang.class.is_empty() { "a window" } else { &hang.class };
+            let text = match hang.is_over {
+                true => format!("{class} did not answer for {ms} ms"),
+                false => format!("{class} has not answered for {ms} ms"),
+            };
+            let text: String = text.chars().filter(|c| !c.is_control()).take(100).collect();
+            let mut trigger = json!({"kind": "not_answering", "text": text});
+            trigger["from_ns"] = hang.from_ns.into();
+            trigger["to_ns"] = hang.to_ns.into();
+            if let Some(pid) = hang.pid {
+                trigger["pid"] = pid.into();
+            }
+            (false, None, trigger)
+        }
+    };
+    let save = json!({
+        "notes": notes, "by_hand": by_hand, "trigger": trigger, "after_ms": 0, "verdict": true
+    });
+    json!({ "save": save })
+}
+
+fn save(sockets: &[PathBuf], why: &Why, events: &Sender<Event>) -> Result<(), Error> {
+    let lost = |error: io::Error| Error::Recorder(format!("no answer: {error}"));
+    let mut connection = Connection::open(sockets, SAVE_TIMEOUT)?;
+    connection.send(&request(why)).map_err(lost)?;
+    let answer = connection.receive().map_err(lost)?;
+    if answer["suppressed"] == true {
+        // The recorder counts it; the user does not want to know.
+        return Ok(());
+    }
+    let Some(path) = answer["path"].as_str() else {
+        let error = answer["error"].as_str().unwrap_or("it sent no path");
+        return Err(Error::Recorder(error.to_owned()));
+    };
+    let mut saved = Saved { path: path.into(), verdict: None };
+    let _ = events.send(Event::Saved { why: why.clone(), saved: saved.clone() });
+    let answer = connection.receive().map_err(lost)?;
+    saved.verdict = answer["verdict"]["line"].as_str().map(str::to_owned);
+    let error = answer["verdict"]["error"].as_str();
+    saved.verdict = saved.verdict.or_else(|| Some(format!("not judged: {}", error?)));
+    let _ = events.send(Event::Judged(saved));
+    Ok(())
+}
+
+/// Listens for saves that others asked for, for ever.
+pub fn listen(sockets: &[PathBuf], events: &Sender<Event>) {
+    loop {
+        if let Ok(mut connection) = Connection::open(sockets, Duration::ZERO)
+            && connection.send(&json!({"subscribe": {}})).is_ok()
+        {
+            while let Ok(line) = connection.receive() {
+                let judged = &line["judged"];
+                let Some(path) = judged["path"].as_str() else { continue };
+                let verdict = judged["verdict"]["line"].as_str().map(str::to_owned);
+                let saved = Saved { path: path.into(), verdict };
+                if events.send(Event::Judged(saved)).is_err() {
+                    return;
+                }
+            }
+        }
+        std::thread::sleep(RETRY);
+    }
+}

@@ -1,0 +1,217 @@
+//! The thread of the X session: hot key, marks, pings.
+
+use crate::activity::Activity;
+use crate::display::Display;
+use crate::error::Error;
+use crate::event::Event;
+use crate::hot_key::HotKey;
+use crate::input::Input;
+use crate::mark::{InputMode, Mark};
+use crate::options::Options;
+use crate::ping::{Found, INTERVAL, OVERDUE_INTERVAL, Ping};
+use crate::window::Focus;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use std::os::fd::AsFd;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+use x11rb::connection::Connection;
+use x11rb::protocol::Event as XEvent;
+
+/// How long the window with the focus is taken to keep it.
+const FOCUS_AGE: Duration = Duration::from_millis(200);
+/// A key that is held down repeats: presses closer than this are one.
+const HOT_KEY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the session is asked for.
+pub struct Session {
+    display: Display,
+    hot_key: Option<HotKey>,
+    input: Option<Input>,
+    activity: Option<Activity>,
+    ping: Option<Ping>,
+    focus: Option<(Option<Focus>, Instant)>,
+    pressed: Option<Instant>,
+    next_ping: Instant,
+    events: Sender<Event>,
+    marks: Sender<Mark>,
+}
+
+impl Session {
+    /// Connects, and takes what `options` wants. What cannot be had is reported, and the rest goes
+    /// on without it.
+    pub fn open(
+        options: &Options,
+        events: Sender<Event>,
+        marks: Sender<Mark>,
+    ) -> Result<Self, Error> {
+        let display = Display::open()?;
+        let missing = |error: &Error| {
+            let _ = events.send(Event::Missing(error.to_string()));
+        };
+        let hot_key = options.hot_key.clone().filter(|key| {
+            let grabbed = key.grab(&display);
+            grabbed.as_ref().inspect_err(|error| missing(error)).is_ok()
+        });
+        let input = Input::select(&display, options.input).unwrap_or_else(|error| {
+            missing(&error);
+            None
+        });
+        let watched = options.not_answering.map(|threshold| {
+            Activity::watch(&display).map(|activity| (activity, Ping::new(threshold)))
+        });
+        let (activity, ping) = match watched.transpose() {
+            Ok(watched) => watched.unzip(),
+            Err(error) => {
+                missing(&error);
+                (None, None)
+            }
+        };
+        let mode = if input.is_some() { options.input } else { InputMode::Off };
+        let _ = events.send(Event::Session {
+            hot_key: hot_key.as_ref().map(ToString::to_string),
+            input: mode,
+            pings: ping.is_some(),
+        });
+        Ok(Self {
+            display,
+            hot_key,
+            input,
+            activity,
+            ping,
+            focus: None,
+            pressed: None,
+            next_ping: Instant::now(),
+            events,
+            marks,
+        })
+    }
+
+    /// Serves the session until it ends.
+    pub fn run(mut self) {
+        let error = loop {
+            if let Err(error) = self.turn() {
+                break error;
+            }
+        };
+        let _ = self.events.send(Event::SessionEnded(error.to_string()));
+    }
+
+    fn turn(&mut self) -> Result<(), Error> {
+        while let Some(event) = self.display.connection.poll_for_event()? {
+            self.handle(&event)?;
+        }
+        let timeout = self.look()?;
+        // A request may have brought events with its answer: those are no longer in the socket.
+        while let Some(event) = self.display.connection.poll_for_event()? {
+            self.handle(&event)?;
+        }
+        self.display.connection.flush()?;
+        let socket = self.display.connection.stream().as_fd();
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut [PollFd::new(&socket, PollFlags::IN)], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => {
+                Err(Error::System { action: "wait for the X server", source: error.into() })
+            }
+        }
+    }
+
+    /// Asks the window, and looks at its answer; returns how long nothing has to be done.
+    fn look(&mut self) -> Result<Option<Duration>, Error> {
+        let (Some(activity), Some(ping)) = (&mut self.activity, &mut self.ping) else {
+            return Ok(None);
+        };
+        if !activity.in_use() && !ping.is_waiting() {
+            return Ok(None);
+        }
+        let now = Instant::now();
+        if self.next_ping <= now {
+            let interval = if ping.is_waiting() { OVERDUE_INTERVAL } else { INTERVAL };
+            self.next_ping = now + interval;
+            if ping.is_waiting() {
+                let found = ping.look(&self.display)?;
+                self.tell(found);
+            } else {
+                activity.look(&self.display)?;
+                if activity.in_use() {
+                    let focus = self.display.focus()?;
+                    if let Some(focus) = &focus {
+                        ping.ask(&self.display, focus.clone())?;
+                    }
+                    self.focus = Some((focus, now));
+                } else {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(self.next_ping.saturating_duration_since(Instant::now())))
+    }
+
+    fn handle(&mut self, event: &XEvent) -> Result<(), Error> {
+        match event {
+            XEvent::KeyPress(_) => {
+                let is_new = self.pressed.is_none_or(|last| last.elapsed() >= HOT_KEY_INTERVAL);
+                self.pressed = Some(Instant::now());
+                if is_new {
+                    let _ = self.events.send(Event::HotKey);
+                }
+            }
+            XEvent::MappingNotify(_) => self.remap()?,
+            XEvent::SyncAlarmNotify(_) => {
+                if let Some(activity) = &mut self.activity {
+                    activity.look(&self.display)?;
+                }
+            }
+            XEvent::ClientMessage(message) => {
+                if let Some(ping) = &mut self.ping {
+                    let found = ping.answer(&self.display, message)?;
+                    self.tell(found);
+                }
+            }
+            // A window may vanish between two requests about it.
+            XEvent::Error(_) => {}
+            event => self.mark(event)?,
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, event: &XEvent) -> Result<(), Error> {
+        let Some(input) = &self.input else { return Ok(()) };
+        let Some(mut mark) = input.mark(event, None) else { return Ok(()) };
+        mark.pid = self.focused_pid()?;
+        let _ = self.marks.send(mark);
+        Ok(())
+    }
+
+    fn focused_pid(&mut self) -> Result<Option<u32>, Error> {
+        let is_fresh = |at: &Instant| at.elapsed() < FOCUS_AGE;
+        if !self.focus.as_ref().is_some_and(|(_, at)| is_fresh(at)) {
+            self.focus = Some((self.display.focus()?, Instant::now()));
+        }
+        Ok(self.focus.as_ref().and_then(|(focus, _)| focus.as_ref()?.pid))
+    }
+
+    /// The keyboard has changed: keys mean something else, the hot key too.
+    fn remap(&mut self) -> Result<(), Error> {
+        if let Some(input) = &mut self.input {
+            input.remap(&self.display)?;
+        }
+        if let Some(key) = &self.hot_key {
+            key.release(&self.display)?;
+            if let Err(error) = key.grab(&self.display) {
+                let _ = self.events.send(Event::Missing(error.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, found: Found) {
+        if let Some(mark) = found.mark {
+            let _ = self.marks.send(mark);
+        }
+        if let Some(hang) = found.hang {
+            let _ = self.events.send(Event::Hang(hang));
+        }
+    }
+}

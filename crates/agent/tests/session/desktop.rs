@@ -1,0 +1,300 @@
+//! A session to serve, and a recorder that writes down what it hears.
+
+use crate::AGENT;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A program that is not installed.
+#[derive(Debug)]
+pub struct Missing(pub &'static str);
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub fn have(program: &'static str) -> Result<(), Missing> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    found.then_some(()).ok_or(Missing(program))
+}
+
+/// Waits until there is something.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A program that ends with the test, and what it prints.
+pub struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Program {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (output, sink) = (child.stdout.take().unwrap(), Arc::clone(&lines));
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                sink.lock().unwrap().push(line);
+            }
+        });
+        Self { input: child.stdin.take(), child, lines }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// The first line with these words.
+    pub fn line(&self, words: &str) -> String {
+        until(&format!("{words:?} of {:?}", self.lines()), || {
+            self.lines().into_iter().find(|line| line.contains(words))
+        })
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A recorder that says yes, and writes down each line.
+pub struct Recorder {
+    lines: Arc<Mutex<Vec<String>>>,
+    subscribers: Arc<Mutex<Vec<UnixStream>>>,
+}
+
+impl Recorder {
+    fn listen(socket: &Path, trace: PathBuf) -> Self {
+        let listener = UnixListener::bind(socket).unwrap();
+        let recorder = Self { lines: Arc::default(), subscribers: Arc::default() };
+        let (lines, subscribers) = (Arc::clone(&recorder.lines), Arc::clone(&recorder.subscribers));
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let (lines, subscribers) = (Arc::clone(&lines), Arc::clone(&subscribers));
+                let trace = trace.clone();
+                std::thread::spawn(move || serve(&client, &trace, &lines, &subscribers));
+            }
+        });
+        recorder
+    }
+
+    /// All that it heard, byte for byte.
+    pub fn heard(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    fn requests(&self, name: &str) -> Vec<Value> {
+        let lines = self.heard();
+        let parsed = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        parsed.filter_map(|line| line.get(name).cloned()).collect()
+    }
+
+    pub fn saves(&self) -> Vec<Value> {
+        self.requests("save")
+    }
+
+    pub fn marks(&self) -> Vec<Value> {
+        let batches = self.requests("marks").into_iter();
+        batches.flat_map(|batch| batch.as_array().unwrap().clone()).collect()
+    }
+
+    /// The first mark that fits.
+    pub fn mark(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        until(what, || self.marks().into_iter().find(|mark| fits(mark)))
+    }
+
+    /// Tells subscribers of a save.
+    pub fn publish(&self, line: &Value) {
+        until("a subscriber", || (!self.subscribers.lock().unwrap().is_empty()).then_some(()));
+        for subscriber in self.subscribers.lock().unwrap().iter_mut() {
+            writeln!(subscriber, "{line}").unwrap();
+        }
+    }
+}
+
+fn serve(
+    mut client: &UnixStream,
+    trace: &Path,
+    lines: &Mutex<Vec<String>>,
+    subscribers: &Mutex<Vec<UnixStream>>,
+) {
+    for line in BufReader::new(client).lines().map_while(Result::ok) {
+        let request: Value = serde_json::from_str(&line).unwrap();
+        let answers = if request.get("save").is_some() {
+            let verdict = json!({"version": 1, "line": "editor waited 1.6 s for a <lock>"});
+            vec![json!({"path": trace, "warnings": []}), json!({ "verdict": verdict })]
+        } else if let Some(marks) = request.get("marks").and_then(Value::as_array) {
+            vec![json!({"marks": {"taken": marks.len(), "refused": 0}})]
+        } else {
+            subscribers.lock().unwrap().push(client.try_clone().unwrap());
+            vec![json!({"subscribed": true})]
+        };
+        lines.lock().unwrap().push(line);
+        for answer in answers {
+            let _ = writeln!(client, "{answer}");
+        }
+    }
+}
+
+/// A session.
+pub struct Desktop {
+    // In this order they end.
+    programs: Vec<Program>,
+    pub services: Program,
+    pub recorder: Recorder,
+    environment: Vec<(&'static str, String)>,
+    pub folder: tempfile::TempDir,
+}
+
+impl Desktop {
+    pub fn start() -> Result<Self, Missing> {
+        crate::needs()?;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        std::fs::create_dir(at("unhitch")).unwrap();
+        std::fs::write(at("trace.hitch"), "a trace").unwrap();
+        let recorder =
+            Recorder::listen(Path::new(&at("unhitch/control.sock")), at("trace.hitch").into());
+        let server = Program::start(Command::new("Xvfb").args([
+            "-displayfd",
+            "1",
+            "-screen",
+            "0",
+            "800x600x24",
+            "-nolisten",
+            "tcp",
+        ]));
+        let display = until("Xvfb", || server.lines().first().map(|number| format!(":{number}")));
+        let bus = Program::start(Command::new("dbus-daemon").args([
+            "--session",
+            "--nofork",
+            "--print-address=1",
+            &format!("--address=unix:path={}", at("bus")),
+        ]));
+        let address = until("dbus-daemon", || bus.lines().first().cloned());
+        let environment = vec![
+            ("DISPLAY", display),
+            ("DBUS_SESSION_BUS_ADDRESS", address),
+            ("XDG_RUNTIME_DIR", at("")),
+            ("HOME", at("")),
+            ("GTK_A11Y", "none".to_owned()),
+            ("NO_AT_BRIDGE", "1".to_owned()),
+        ];
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/session/desktop.py");
+        let mut services = Command::new("/usr/bin/python3");
+        let services = Program::start(services.arg(script).envs(environment.iter().cloned()));
+        services.line("ready");
+        let mut desktop =
+            Self { programs: vec![server, bus], services, recorder, environment, folder };
+        let manager = desktop.start_program("openbox", &[]);
+        desktop.programs.push(manager);
+        until("the window manager", || {
+            let output =
+                desktop.command("xprop").args(["-root", "_NET_SUPPORTING_WM_CHECK"]).output();
+            String::from_utf8_lossy(&output.unwrap().stdout).contains("window id").then_some(())
+        });
+        Ok(desktop)
+    }
+
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.envs(self.environment.iter().cloned()).env_remove("WAYLAND_DISPLAY");
+        command
+    }
+
+    pub fn start_program(&self, program: &str, arguments: &[&str]) -> Program {
+        Program::start(self.command(program).args(arguments))
+    }
+
+    /// The agent with these settings, once it serves the session.
+    pub fn agent(&self, settings: &str) -> Program {
+        let agent = self.agent_in(settings, &[]);
+        agent.line("ready: ");
+        agent
+    }
+
+    /// The agent with more in its environment.
+    pub fn agent_in(&self, settings: &str, more: &[(&str, &str)]) -> Program {
+        let mut command = self.command(std::env::current_exe().unwrap().to_str().unwrap());
+        Program::start(command.env(AGENT, settings).envs(more.iter().copied()))
+    }
+
+    /// A window of GTK that has the focus.
+    pub fn window(&self) -> Program {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/session/window.py");
+        let window = self.start_program("/usr/bin/python3", &[script]);
+        window.line("mapped");
+        self.focus("victim");
+        window
+    }
+
+    /// An xterm that has the focus.
+    pub fn xterm(&self) -> Program {
+        let xterm = self.start_program("xterm", &["-T", "terminal", "-e", "cat"]);
+        self.focus("terminal");
+        xterm
+    }
+
+    fn focus(&self, title: &str) {
+        self.xdotool(&[
+            "search",
+            "--sync",
+            "--name",
+            &format!("^{title}$"),
+            "windowactivate",
+            "--sync",
+        ]);
+    }
+
+    pub fn xdotool(&self, arguments: &[&str]) {
+        let status =
+            self.command("xdotool").args(arguments).stdout(Stdio::null()).status().unwrap();
+        assert!(status.success(), "xdotool {arguments:?}");
+    }
+
+    /// The notifications so far.
+    pub fn notifications(&self) -> Vec<Value> {
+        let lines = self.services.lines();
+        let parsed = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        parsed.filter(|line| line.get("number").is_some()).collect()
+    }
+
+    /// The first notification whose text holds these words.
+    pub fn notification(&self, words: &str) -> Value {
+        let has = |shown: &Value| {
+            ["summary", "body"].iter().any(|field| shown[field].as_str().unwrap().contains(words))
+        };
+        until(&format!("a notification of {words:?}"), || {
+            self.notifications().into_iter().find(has)
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! The tests.
+
+use crate::desktop::{Desktop, Missing, Program, have, until};
+use serde_json::{Value, json};
+use std::fs;
+use std::time::{Duration, Instant};
+
+type Test = fn() -> Result<(), Missing>;
+
+pub const TESTS: &[(&str, Test)] = &[
+    ("a_hot_key_saves_and_the_answer_is_shown", hot_key),
+    ("a_hot_key_that_is_taken_is_said_and_not_stolen", taken),
+    ("private_marks_are_classes_and_no_keycode_crosses_the_socket", private),
+    ("full_marks_have_the_key", full),
+    ("off_selects_no_event_of_input", off),
+    ("a_window_that_does_not_answer_is_saved_and_marked", hang),
+    ("a_window_that_does_not_speak_of_pings_is_not_asked", xterm_is_not_asked),
+    ("saves_of_others_are_shown_once", subscription),
+    ("on_wayland_the_portal_has_the_hot_key", portal),
+];
+
+const NO_PINGS: &str = "not_answering_ms = 0\n";
+
+fn press_hot_key(desktop: &Desktop) {
+    desktop.xdotool(&["key", "ctrl+super+r"]);
+}
+
+fn hot_key() -> Result<(), Missing> {
+    let mut desktop = Desktop::start()?;
+    let agent = desktop.agent(NO_PINGS);
+    let _window = desktop.xterm();
+    press_hot_key(&desktop);
+    let save = until("a save", || desktop.recorder.saves().first().cloned());
+    assert_eq!(save["by_hand"], true);
+    assert_eq!(save["trigger"]["kind"], "hot_key");
+    let shown = desktop.notification("editor waited 1.6 s for a &lt;lock&gt;");
+    assert_eq!(shown["actions"], json!(["open", "Open the page"]));
+    assert_eq!(shown["number"], 1, "it replaces the first: {:?}", desktop.notifications());
+    agent.line("judged: ");
+    desktop.services.tell("press 1 open");
+    let opened = desktop.folder.path().join("opened");
+    let page =
+        until("the page", || fs::read_to_string(&opened).ok().filter(|text| !text.is_empty()));
+    assert!(page.starts_with("view --open ") && page.ends_with("/trace.hitch"), "{page}");
+    // Held down, it saves once; pressed again later, again.
+    assert_eq!(desktop.recorder.saves().len(), 1);
+    std::thread::sleep(Duration::from_millis(1100));
+    press_hot_key(&desktop);
+    until("a second save", || (desktop.recorder.saves().len() == 2).then_some(()));
+    assert!(desktop.recorder.marks().is_empty());
+    Ok(())
+}
+
+fn taken() -> Result<(), Missing> {
+    let desktop = Desktop::start()?;
+    let _first = desktop.agent(NO_PINGS);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let second =
+        desktop.agent_in(NO_PINGS, &[("XDG_RUNTIME_DIR", elsewhere.path().to_str().unwrap())]);
+    second.line("warning: hot key \"Ctrl+Super+R\": another program has taken it");
+    assert!(second.line("ready: ").contains("no hot key"));
+    desktop.notification("another program has taken it");
+    // The first one still has it.
+    press_hot_key(&desktop);
+    until("a save", || (desktop.recorder.saves().len() == 1).then_some(()));
+    let third = desktop.agent_in(NO_PINGS, &[]);
+    third.line("error: another agent is running");
+    Ok(())
+}
+
+/// Types into a terminal, and returns when all marks have arrived.
+fn type_all(desktop: &Desktop) {
+    for key in ["a", "7", "space", "semicolon", "Left", "F5", "BackSpace", "shift", "Return"] {
+        desktop.xdotool(&["key", key]);
+    }
+    desktop.xdotool(&["click", "1", "click", "4"]);
+    desktop.recorder.mark("a step of the wheel", |mark| mark["kind"] == "wheel");
+}
+
+fn private() -> Result<(), Missing> {
+    let desktop = Desktop::start()?;
+    let _agent = desktop.agent(&format!("{NO_PINGS}input = 'private'"));
+    let window = desktop.window();
+    let before = now_ns();
+    type_all(&desktop);
+    let marks = desktop.recorder.marks();
+    let keys = || marks.iter().filter(|mark| mark["kind"] == "key");
+    let pressed: Vec<&str> = keys()
+        .filter(|mark| mark["press"] == true)
+        .map(|mark| mark["class"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "letter",
+        "digit",
+        "space",
+        "other",
+        "navigation",
+        "function",
+        "delete",
+        "modifier",
+        "enter",
+    ];
+    assert_eq!(pressed, expected);
+    let released = keys().filter(|mark| mark["press"] == false).count();
+    assert!(released >= expected.len(), "each is released, too");
+    // No more than these members, and none that could tell the key.
+    const MEMBERS: [&str; 6] = ["class", "kind", "mode", "pid", "press", "time_ns"];
+    for mark in keys() {
+        let mut members: Vec<&String> = mark.as_object().unwrap().keys().collect();
+        members.sort();
+        assert_eq!(members, MEMBERS, "{mark}");
+        assert_eq!(mark["mode"], "private");
+        assert_eq!(mark["pid"], window.pid());
+        // The server's time is rounded down to a millisecond.
+        let time = mark["time_ns"].as_u64().unwrap();
+        assert!(time + 1_000_000 >= before && time <= now_ns(), "{mark}");
+    }
+    let button = desktop.recorder.mark("a click", |mark| mark["kind"] == "button");
+    assert_eq!((&button["code"], &button["press"]), (&json!(1), &json!(true)));
+    // Byte for byte: whatever was sent says "code" of buttons only.
+    let heard = desktop.recorder.heard().join("\n");
+    let codes = heard.matches("\"code\"").count();
+    assert_eq!(codes, marks.iter().filter(|mark| mark["kind"] == "button").count());
+    Ok(())
+}
+
+fn full() -> Result<(), Missing> {
+    let desktop = Desktop::start()?;
+    let settings = format!("{NO_PINGS}input = 'full'\nyes_keep_every_key = true");
+    let _agent = desktop.agent(&settings);
+    let _window = desktop.xterm();
+    desktop.xdotool(&["key", "a"]);
+    let key = desktop.recorder.mark("a key", |mark| mark["kind"] == "key");
+    assert!(key["code"].as_u64().is_some_and(|code| (8..256).contains(&code)), "{key}");
+    assert_eq!((&key["mode"], &key["class"]), (&json!("full"), &json!("letter")));
+    Ok(())
+}
+
+/// What the agent asks of the X server, in words.
+fn traced(desktop: &Desktop, settings: &str) -> Result<String, Missing> {
+    have("xtrace")?;
+    let log = desktop.folder.path().join("requests");
+    let _ = fs::remove_file(&log);
+    // A display of our own: tests of other sessions run beside this one.
+    let display = format!(":{}", 20_000 + std::process::id() % 10_000);
+    let file = log.to_str().unwrap();
+    let _tracer =
+        Program::start(desktop.command("xtrace").args(["-n", "-k", "-o", file, "-D", &display]));
+    let socket = format!("/tmp/.X11-unix/X{}", &display[1..]);
+    until("xtrace", || fs::exists(&socket).unwrap().then_some(()));
+    let agent = desktop.agent_in(settings, &[("DISPLAY", &display)]);
+    agent.line("ready: ");
+    desktop.xdotool(&["key", "a"]);
+    std::thread::sleep(Duration::from_millis(700));
+    drop(agent);
+    let _ = fs::remove_file(socket);
+    // Without the server's greeting, which lists what others have selected.
+    let all = String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned();
+    let requests = all.lines().filter(|line| !line.contains("vendor="));
+    let requests = requests.collect::<Vec<_>>().join("\n");
+    assert!(requests.contains("GrabKey"), "it saw nothing: {requests}");
+    Ok(requests)
+}
+
+fn off() -> Result<(), Missing> {
+    let desktop = Desktop::start()?;
+    let _window = desktop.xterm();
+    // Everything but input is on.
+    let requests = traced(&desktop, "hot_key = 'Ctrl+Super+R'")?;
+    assert!(requests.contains("SYNC"), "windows are asked, by the time of idleness");
+    for word in ["XInputExtension", "SelectEvents", "KeyPress", "ButtonPress", "RawKey"] {
+        // The grab of the hot key reports its key and no other.
+        assert!(!requests.contains(word), "{word} in {requests}");
+    }
+    assert!(desktop.recorder.marks().iter().all(|mark| mark["kind"] == "ping"));
+    // The same look at the agent finds the events of input where they are selected.
+    let requests = traced(&desktop, &format!("{NO_PINGS}input = 'private'"))?;
+    assert!(requests.contains("XInputExtension"), "{requests}");
+    Ok(())
+}
+
+fn hang() -> Result<(), Missing> {
+    let desktop = Desktop::start()?;
+    let _agent = desktop.agent("not_answering_ms = 400");
+    let mut window = desktop.window();
+    let is_pong = |mark: &Value| mark["kind"] == "ping" && mark["answered"] == true;
+    let pinged = until("an answer", || {
+        desktop.xdotool(&["key", "a"]);
+        desktop.recorder.marks().into_iter().find(is_pong)
+    });
+    assert_eq!(pinged["pid"], window.pid());
+    window.tell("hang 2.5");
+    let save = until("a save", || {
+        desktop.xdotool(&["key", "a"]);
+        desktop.recorder.saves().first().cloned()
+    });
+    assert_eq!(save["by_hand"], false);
+    let trigger = &save["trigger"];
+    assert_eq!(
+        (&trigger["kind"], &trigger["pid"]),
+        (&json!("not_answering"), &json!(window.pid()))
+    );
+    let ns = |value: &Value, field: &str| value[field].as_u64().unwrap();
+    let waited = ns(trigger, "to_ns") - ns(trigger, "from_ns");
+    assert!(waited >= 400_000_000, "{trigger}");
+    desktop.notification("editor waited");
+    // The end of the hang is marked as well, with the whole of it.
+    let is_long =
+        |mark: &Value| is_pong(mark) && ns(mark, "time_ns") - ns(mark, "sent_ns") >= 1_500_000_000;
+    let whole = desktop.recorder.mark("the end of the hang", is_long);
+    assert_eq!(ns(&whole, "sent_ns"), ns(trigger, "from_ns"));
+    assert_eq!(desktop.recorder.saves().len(), 1, "one save per hang");
+    assert!(desktop.recorder.marks().iter().all(|mark| mark["kind"] == "ping"), "input is off");
+    Ok(())
+}
+
+fn xterm_is_not_asked() -> Result<(), Missing> {
+    let desktop = Desktop::start()?;
+    let _agent = desktop.agent("input = 'private'");
+    let _window = desktop.xterm();
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        desktop.xdotool(&["key", "a"]);
+    }
+    desktop.recorder.mark("a key", |mark| mark["kind"] == "key");
+    assert!(desktop.recorder.marks().iter().all(|mark| mark["kind"] != "ping"));
+    Ok(())
+}
+
+fn subscription() -> Result<(), Missing> {
+    let desktop = Desktop::start()?;
+    let _agent = desktop.agent(NO_PINGS);
+    let judged = |line: &str| {
+        let trigger = json!({"name": "editor", "kind": "wait", "text": "…"});
+        json!({"judged": {
+            "path": "/nonexistent/a.hitch", "by_hand": false, "trigger": trigger,
+            "verdict": {"version": 1, "line": line}
+        }})
+    };
+    desktop.recorder.publish(&judged("the first"));
+    let shown = desktop.notification("the first");
+    assert_eq!(shown["actions"], json!([]), "the user cannot read it");
+    assert!(shown["body"].as_str().unwrap().contains("sudo unhitch view /nonexistent/a.hitch"));
+    desktop.recorder.publish(&judged("the first again"));
+    let mut other = judged("the second");
+    other["judged"]["path"] = "/nonexistent/b.hitch".into();
+    desktop.recorder.publish(&other);
+    desktop.notification("the second");
+    assert_eq!(desktop.notifications().len(), 2);
+    Ok(())
+}
+
+fn portal() -> Result<(), Missing> {
+    let mut desktop = Desktop::start()?;
+    let agent =
+        desktop.agent_in("input = 'private'", &[("WAYLAND_DISPLAY", "wayland-9"), ("DISPLAY", "")]);
+    agent.line("warning: on Wayland no program sees the session's input");
+    let bound = desktop.services.line("bound");
+    assert!(bound.contains("\"CTRL+LOGO+r\""), "{bound}");
+    assert!(agent.line("ready: ").contains("Press Ctrl+Super+R"));
+    desktop.services.tell("activate");
+    until("a save", || desktop.recorder.saves().first().cloned());
+    desktop.notification("editor waited");
+    Ok(())
+}
+
+fn now_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

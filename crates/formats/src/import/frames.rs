@@ -1,0 +1,112 @@
+//! Frames as foreign traces have them: addresses, names, or both.
+
+use rustc_hash::FxHashMap;
+use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, NameId, Symbol, Trace};
+
+/// Adds frames to a trace.
+#[derive(Default)]
+pub(super) struct Frames {
+    /// Numbers of the functions that have names and no addresses, by module and name.
+    functions: FxHashMap<(ModuleId, NameId), u32>,
+    /// Number of such functions of each module.
+    in_module: FxHashMap<ModuleId, u32>,
+}
+
+impl Frames {
+    /// Code of the kernel at an address. A name may be empty.
+    pub fn kernel(&self, trace: &mut Trace, avma: u64, name: &str) -> FrameId {
+        let module = kernel(trace);
+        let frame = trace.stacks.intern_frame(Frame { module, offset: avma });
+        set_name(trace, frame, name);
+        frame
+    }
+
+    /// Code of a file, at an offset in it.
+    pub fn file(
+        &self,
+        trace: &mut Trace,
+        (path, build_id): (&str, &[u8]),
+        offset: u64,
+        name: &str,
+    ) -> FrameId {
+        let path = trace.strings.intern(path);
+        let build_id = build_id[..build_id.len().min(20)].to_vec();
+        let module = trace.modules.intern(Module { path, kind: ModuleKind::File, build_id });
+        let frame = trace.stacks.intern_frame(Frame { module, offset });
+        set_name(trace, frame, name);
+        frame
+    }
+
+    /// Code of a process that is in no file, at an address.
+    pub fn anonymous(&self, trace: &mut Trace, pid: u32, avma: u64, name: &str) -> FrameId {
+        let path = trace.strings.intern(if name.is_empty() { "[anon]" } else { "[jit]" });
+        let kind = ModuleKind::Anonymous { pid };
+        let module = trace.modules.intern(Module { path, kind, build_id: Vec::new() });
+        let frame = trace.stacks.intern_frame(Frame { module, offset: avma });
+        set_name(trace, frame, name);
+        frame
+    }
+
+    /// A function of the kernel whose address is not known: its number stands for it.
+    pub fn kernel_named(&mut self, trace: &mut Trace, name: &str) -> FrameId {
+        let path = trace.strings.intern(KERNEL);
+        let module = Module { path, kind: ModuleKind::Kernel, build_id: Vec::new() };
+        let function = trace.strings.intern(name);
+        let frame = self.numbered(trace, module, function, 0);
+        set_name(trace, frame, name);
+        frame
+    }
+
+    /// A function of a file that was mapped somewhere, with the offset in the function.
+    pub fn named(&mut self, trace: &mut Trace, path: &str, name: &str, offset: u32) -> FrameId {
+        let path = trace.strings.intern(path);
+        let module = Module { path, kind: ModuleKind::Named, build_id: Vec::new() };
+        let function = trace.strings.intern(name);
+        let frame = self.numbered(trace, module, function, offset);
+        set_name(trace, frame, name);
+        frame
+    }
+
+    /// A place in a function: the number of the function in its module, and `low`.
+    pub fn numbered(
+        &mut self,
+        trace: &mut Trace,
+        module: Module,
+        function: NameId,
+        low: u32,
+    ) -> FrameId {
+        let module = trace.modules.intern(module);
+        let number = *self.functions.entry((module, function)).or_insert_with(|| {
+            let count = self.in_module.entry(module).or_default();
+            *count += 1;
+            *count
+        });
+        let offset = u64::from(number) << 32 | u64::from(low);
+        trace.stacks.intern_frame(Frame { module, offset })
+    }
+}
+
+/// The path of the kernel's module.
+const KERNEL: &str = "[kernel]";
+
+/// True for the names that tools give to the kernel's code.
+pub(super) fn is_kernel(path: &str) -> bool {
+    /// What is in brackets, too, and not a module of the kernel.
+    const OTHERS: [&str; 7] =
+        ["[vdso]", "[vsyscall]", "[unknown]", "[heap]", "[stack]", "[anon]", "[jit]"];
+    let is_named = matches!(path, "/kernel" | "kernel") || path.starts_with("[kernel");
+    let is_module = path.starts_with('[') && path.ends_with(']') && !OTHERS.contains(&path);
+    is_named || is_module || path.ends_with(".ko")
+}
+
+fn kernel(trace: &mut Trace) -> ModuleId {
+    let path = trace.strings.intern(KERNEL);
+    trace.modules.intern(Module { path, kind: ModuleKind::Kernel, build_id: Vec::new() })
+}
+
+fn set_name(trace: &mut Trace, frame: FrameId, name: &str) {
+    if !name.is_empty() {
+        let function = trace.strings.intern(name);
+        trace.symbols.set_once(frame, Symbol { function, ..Symbol::default() });
+    }
+}

@@ -1,0 +1,109 @@
+//! What makes the always-on recorder save by itself.
+//!
+//! Each trigger waits in a thread of its own until something happens: in poll(2) for what the kernel
+//! tells, in a sleep for what must be asked. It then reports a [`Hit`], and the recorder decides
+//! whether a trace is saved. Threads end when their [`Sources`] are dropped.
+
+mod command;
+mod heartbeat;
+mod hit;
+mod hung_tasks;
+mod pressure;
+mod waits;
+mod what;
+
+pub(crate) use hit::{Hit, Reporter};
+pub use what::{Pressure, Resource, Target, TriggerConfig, Watched, What};
+
+use hit::Stop;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// The triggers that are armed.
+#[derive(Default)]
+pub(crate) struct Sources {
+    stop: Arc<Stop>,
+    /// Its end tells those that sleep in poll(2).
+    end: Option<UnixStream>,
+    threads: Vec<JoinHandle<()>>,
+    /// Of each trigger, why it could not be armed.
+    pub(crate) reasons: Vec<Option<String>>,
+}
+
+impl Sources {
+    /// Arms `triggers`. What cannot be armed has a reason.
+    pub(crate) fn start(triggers: &[TriggerConfig], reporter: &Reporter) -> Self {
+        let mut sources = Self::default();
+        let Ok((end, ended)) = UnixStream::pair() else {
+            sources.reasons = vec![Some("no socket".to_owned()); triggers.len()];
+            return sources;
+        };
+        sources.end = Some(end);
+        for (number, trigger) in triggers.iter().enumerate() {
+            let armed = sources.arm(number, &trigger.what, reporter, &ended);
+            sources.reasons.push(armed.err());
+        }
+        sources.arm_waits(triggers, reporter, &ended);
+        sources
+    }
+
+    fn arm(
+        &mut self,
+        trigger: usize,
+        what: &What,
+        reporter: &Reporter,
+        ended: &UnixStream,
+    ) -> Result<(), String> {
+        let (stop, reporter) = (Arc::clone(&self.stop), reporter.clone());
+        let ended = ended.try_clone().map_err(|error| error.to_string())?;
+        let report = move |hit: Hit| reporter.report(Hit { trigger, ..hit });
+        let run: Box<dyn FnOnce() + Send> = match what {
+            // All of them together: see `arm_waits`.
+            What::Wait(_) | What::Stall(_) => return Ok(()),
+            What::Pressure(pressure) => pressure::source(pressure, ended, report)?,
+            What::HungTask => hung_tasks::source(stop, report)?,
+            What::Heartbeat { threshold } => heartbeat::source(*threshold, stop, report),
+            What::Command { command, every } => {
+                command::source(command.clone(), *every, stop, report)
+            }
+        };
+        self.spawn(run)
+    }
+
+    fn arm_waits(&mut self, triggers: &[TriggerConfig], reporter: &Reporter, ended: &UnixStream) {
+        let watched: Vec<(usize, bool, &Watched)> = triggers
+            .iter()
+            .enumerate()
+            .filter_map(|(number, trigger)| match &trigger.what {
+                What::Wait(watched) => Some((number, false, watched)),
+                What::Stall(watched) => Some((number, true, watched)),
+                _ => None,
+            })
+            .collect();
+        let ended = ended.try_clone().map_err(|error| error.to_string());
+        let armed = ended.and_then(|ended| {
+            let run = waits::source(&watched, ended, reporter.clone())?;
+            run.map_or(Ok(()), |run| self.spawn(run))
+        });
+        if let Err(reason) = armed {
+            watched.iter().for_each(|(number, ..)| self.reasons[*number] = Some(reason.clone()));
+        }
+    }
+
+    fn spawn(&mut self, run: Box<dyn FnOnce() + Send>) -> Result<(), String> {
+        let thread = std::thread::Builder::new().name("unhitch-trigger".to_owned()).spawn(run);
+        self.threads.push(thread.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+}
+
+impl Drop for Sources {
+    fn drop(&mut self) {
+        self.stop.set();
+        self.end.take();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

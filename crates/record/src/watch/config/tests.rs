@@ -1,0 +1,123 @@
+//! Tests of the configuration.
+
+use super::*;
+use std::time::Duration;
+
+fn wrong(text: &str) -> (Option<usize>, String) {
+    Config::parse(text).expect_err(text)
+}
+
+#[test]
+fn a_wrong_line_is_named_by_its_number() {
+    for (text, line, message) in [
+        ("[recorder]\nrate = 7\n\nrat = 8\n", 4, "rat"),
+        ("[recorder]\nrate = \"many\"\n", 2, "invalid type"),
+        ("[recorder\n", 1, ""),
+        ("[traces]\n\nfolder = \"a\"", 3, "begins with /"),
+        ("[limits]\nmin_interval = \"soon\"", 2, "not a time"),
+        ("[limits]\ndelay = \"11s\"", 2, "at most 10s"),
+        ("[limits]\nburst = 0", 2, "at least 1"),
+        ("[retention]\nmax_traces = 3\nmax_bytes = \"2X\"", 3, "not a size"),
+        ("[recorder]\nbuffer = \"1K\"", 2, "256K to 1G"),
+        ("[access]\ngroup = \"no such group\"", 2, "there is no group"),
+        ("[access]\ngroup_reads = \"all\"", 2, "unknown variant"),
+        ("\n[[trigger]]\nkind = \"wait\"\n", 2, "needs threshold"),
+        ("[[trigger]]\nkind = \"smell\"\n", 2, "unknown variant"),
+        ("[[trigger]]\nkind = \"wait\"\nthreshold = \"1s\"", 1, "needs one of thread"),
+        (
+            "[[trigger]]\nkind = \"wait\"\nthreshold = \"1s\"\nthread = \"a\"\npid = 3",
+            1,
+            "needs one of thread",
+        ),
+        ("[[trigger]]\nkind = \"heartbeat\"\nthreshold = \"1ms\"", 3, "at least 10ms"),
+        (
+            "[[trigger]]\nkind = \"hung_task\"\n[[trigger]]\nkind = \"hung_task\"\nname = \"hung_task-1\"",
+            3,
+            "another trigger",
+        ),
+    ] {
+        let (found, words) = wrong(text);
+        assert_eq!(found, Some(line), "{text}: {words}");
+        assert!(words.contains(message), "{text}: {words}");
+    }
+}
+
+#[test]
+fn what_is_not_said_has_a_default() {
+    let config = Config::parse("").unwrap();
+    assert_eq!(config.retention.max_traces, 50);
+    assert_eq!(config.limits, Limits::default());
+    assert!(config.verdict && config.triggers.is_empty() && config.group.is_none());
+    let config = Config::parse(
+        "[[trigger]]\nkind = \"stall\"\nprocess = \"editor\"\nthreshold = \"200ms\"\n\
+         [[trigger]]\nkind = \"hung_task\"\nenabled = false\n",
+    )
+    .unwrap();
+    let [trigger] = &config.triggers[..] else { panic!("{:?}", config.triggers) };
+    assert_eq!((trigger.name.as_str(), trigger.delay), ("stall-1", Duration::from_millis(500)));
+}
+
+#[test]
+fn the_packaged_file_documents_every_option() {
+    let text = include_str!("../../../../../packaging/watch.toml");
+    Config::parse(&text.replace("group = \"unhitch\"", "group = \"root\"")).unwrap();
+    // Each option is there, as a line or behind a `#`, and with all of them it is valid, too.
+    let all: String = text
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(option)
+                if !option.starts_with(' ')
+                    && (option.contains(" = ") || option.starts_with('[')) =>
+            {
+                format!("{option}\n")
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let all = all.replace("group = \"unhitch\"", "group = \"root\"");
+    let all = all.replace("user = \"alice\"", "user = \"root\"");
+    let config = Config::parse(&all).unwrap_or_else(|error| panic!("{error:?}\n{all}"));
+    assert!(config.triggers.len() >= 7, "{:?}", config.triggers);
+    for option in OPTIONS {
+        assert!(all.lines().any(|line| line.starts_with(&format!("{option} = "))), "{option}");
+    }
+}
+
+/// Every option of the file.
+const OPTIONS: [&str; 35] = [
+    "engine",
+    "memory",
+    "rate",
+    "user_stacks",
+    "min_wait",
+    "stack_budget",
+    "socket_folder",
+    "group",
+    "group_reads",
+    "folder",
+    "max_traces",
+    "max_bytes",
+    "min_free",
+    "per_hour",
+    "burst",
+    "min_interval",
+    "delay",
+    "input",
+    "enabled",
+    "file",
+    "every",
+    "kind",
+    "name",
+    "threshold",
+    "thread",
+    "process",
+    "pid",
+    "control_group",
+    "user",
+    "all_threads",
+    "idle_waits",
+    "resource",
+    "full",
+    "window",
+    "command",
+];

@@ -1,0 +1,186 @@
+//! Which hits of triggers become traces: each trigger has a minimum interval, and all of them share
+//! a bucket. What is held back is counted for the next trace.
+
+use super::config::Limits;
+use crate::control::Bucket;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use unhitch_formats::container::SuppressedHits;
+
+/// Maximum number of different names that are counted.
+const MAX_NAMES: usize = 256;
+
+/// Holds back hits that come too fast.
+pub(super) struct Gate {
+    bucket: Bucket,
+    saved: FxHashMap<String, Instant>,
+    suppressed: BTreeMap<(String, &'static str), u64>,
+    counts: FxHashMap<String, Counts>,
+}
+
+/// What became of a trigger's hits since the recorder was started.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Counts {
+    pub(super) fired: u64,
+    pub(super) saved: u64,
+    pub(super) suppressed: u64,
+}
+
+/// Why a hit was not saved.
+pub(super) mod reason {
+    pub const INTERVAL: &str = "too soon after its last save";
+    pub const BUCKET: &str = "too many automatic saves";
+    pub const BUSY: &str = "another save was under way";
+    pub const DISK: &str = "too little free space on the disk";
+    pub const REPEATED: &str = "it fired several times in a moment";
+    pub const FAILED: &str = "the save failed";
+}
+
+impl Gate {
+    pub(super) fn new(limits: Limits, now: Instant) -> Self {
+        Self {
+            bucket: bucket(limits, now),
+            saved: FxHashMap::default(),
+            suppressed: BTreeMap::new(),
+            counts: FxHashMap::default(),
+        }
+    }
+
+    /// Sets other limits; what was counted stays.
+    pub(super) fn set_limits(&mut self, limits: Limits, now: Instant) {
+        self.bucket = bucket(limits, now);
+    }
+
+    /// Asks whether a hit of `name` may be saved. If not, it is counted.
+    pub(super) fn pass(
+        &mut self,
+        name: &str,
+        min_interval: Duration,
+        is_busy: bool,
+        now: Instant,
+    ) -> Result<(), (&'static str, Duration)> {
+        if self.counts.contains_key(name) || self.counts.len() < MAX_NAMES {
+            self.counts.entry(name.to_owned()).or_default().fired += 1;
+        }
+        let left = self
+            .saved
+            .get(name)
+            .and_then(|last| min_interval.checked_sub(now.saturating_duration_since(*last)));
+        let refused = match left.filter(|left| !left.is_zero()) {
+            Some(left) => Some((reason::INTERVAL, left)),
+            None if is_busy => Some((reason::BUSY, Duration::ZERO)),
+            None => self.bucket.take(now).err().map(|wait| (reason::BUCKET, wait)),
+        };
+        match refused {
+            Some((reason, wait)) => {
+                self.suppress(name, reason, 1);
+                Err((reason, wait))
+            }
+            None => {
+                if self.saved.len() >= MAX_NAMES && !self.saved.contains_key(name) {
+                    self.saved.clear();
+                }
+                self.saved.insert(name.to_owned(), now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts hits that were not saved.
+    pub(super) fn suppress(&mut self, name: &str, reason: &'static str, times: u64) {
+        if times == 0 {
+            return;
+        }
+        if let Some(counts) = self.counts.get_mut(name) {
+            counts.suppressed += times;
+        }
+        let key = (name.to_owned(), reason);
+        if self.suppressed.contains_key(&key) || self.suppressed.len() < MAX_NAMES {
+            *self.suppressed.entry(key).or_default() += times;
+        }
+    }
+
+    /// Counts a save.
+    pub(super) fn note_saved(&mut self, name: &str) {
+        if let Some(counts) = self.counts.get_mut(name) {
+            counts.saved += 1;
+        }
+    }
+
+    /// What was held back since the last trace.
+    pub(super) fn suppressed(&self) -> Vec<SuppressedHits> {
+        let hits = self.suppressed.iter().map(|((name, reason), times)| SuppressedHits {
+            name: name.clone(),
+            times: *times,
+            reason: (*reason).to_owned(),
+        });
+        hits.collect()
+    }
+
+    /// A trace holds what was held back before.
+    pub(super) fn forget_suppressed(&mut self) {
+        self.suppressed.clear();
+    }
+
+    /// What became of a trigger's hits.
+    pub(super) fn counts(&self, name: &str) -> Counts {
+        self.counts.get(name).copied().unwrap_or_default()
+    }
+
+    /// All hits that were held back since the recorder was started.
+    pub(super) fn all_suppressed(&self) -> u64 {
+        self.counts.values().map(|counts| counts.suppressed).sum()
+    }
+}
+
+fn bucket(limits: Limits, now: Instant) -> Bucket {
+    match limits.per_hour {
+        0 => Bucket::new(0, Duration::from_secs(3600), now),
+        hits => Bucket::new(limits.burst.max(1), Duration::from_secs(3600) / hits, now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_hits_in_a_minute_become_a_few_traces() {
+        let begin = Instant::now();
+        let limits = Limits { per_hour: 10, burst: 3, ..Limits::default() };
+        let mut gate = Gate::new(limits, begin);
+        let mut saved = 0;
+        for hit in 0..1000_u64 {
+            let now = begin + Duration::from_millis(hit * 60);
+            let name = ["a", "b"][hit as usize % 2];
+            saved += u64::from(gate.pass(name, Duration::from_secs(5), false, now).is_ok());
+        }
+        assert_eq!(saved, 3);
+        let counted: u64 = gate.suppressed().iter().map(|hits| hits.times).sum();
+        assert_eq!((counted, gate.all_suppressed()), (997, 997));
+        assert_eq!(gate.counts("a").fired, 500);
+        gate.forget_suppressed();
+        assert!(gate.suppressed().is_empty());
+        // Ten in an hour: one every six minutes.
+        let later = begin + Duration::from_secs(60 + 361);
+        assert!(gate.pass("a", Duration::ZERO, false, later).is_ok());
+        assert_eq!(gate.pass("b", Duration::ZERO, false, later).unwrap_err().0, reason::BUCKET);
+        assert_eq!(gate.pass("b", Duration::ZERO, true, later).unwrap_err().0, reason::BUSY);
+        let (why, wait) = gate.pass("a", Duration::from_secs(60), false, later).unwrap_err();
+        assert_eq!((why, wait), (reason::INTERVAL, Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn none_in_an_hour_is_none() {
+        let now = Instant::now();
+        let mut gate = Gate::new(Limits { per_hour: 0, ..Limits::default() }, now);
+        let later = now + Duration::from_secs(99_999);
+        assert!(gate.pass("a", Duration::ZERO, false, later).is_err());
+        // Names from clients cannot fill the memory.
+        for name in 0..9999 {
+            let _ = gate.pass(&name.to_string(), Duration::ZERO, false, now);
+        }
+        assert!(gate.counts.len() <= MAX_NAMES && gate.suppressed.len() <= MAX_NAMES);
+    }
+}

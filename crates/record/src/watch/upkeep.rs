@@ -1,0 +1,64 @@
+//! What the always-on recorder does besides saving: reads its configuration again, and tells its
+//! status.
+
+use super::WatchEvent;
+use super::config::Config;
+use super::service::Service;
+use crate::triggers::Sources;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+impl Service<'_> {
+    /// Reads the configuration again. If it is wrong, the old one goes on.
+    pub(super) fn reload(&mut self) -> Value {
+        let Some(file) = &self.file else {
+            return json!({ "error": "this recorder has no configuration file" });
+        };
+        let new = match Config::read(file) {
+            Ok(new) => new,
+            Err(error) => {
+                let text = error.to_string();
+                self.config_error = Some(text.clone());
+                return json!({ "error": text });
+            }
+        };
+        self.config_error = None;
+        let restart = self.config.fixed_parts_that_differ(&new);
+        let changed = format!("{:?}", self.config) != format!("{new:?}");
+        if new.limits != self.config.limits {
+            self.gate.set_limits(new.limits, Instant::now());
+        }
+        let triggers_changed = new.triggers != self.config.triggers;
+        self.config = new.with_fixed_parts_of(&self.config);
+        if triggers_changed {
+            // The old ones end first: the kernel lets only one watch.
+            self.sources = Sources::default();
+            while self.hits.try_recv().is_ok() {}
+            self.sources = Sources::start(&self.config.triggers, &self.reporter);
+            for warning in self.not_armed() {
+                (self.report)(WatchEvent::Note(&warning));
+            }
+        }
+        json!({ "reload": { "changed": changed, "restart": restart } })
+    }
+
+    /// Reports the status and writes the metrics, if that is due.
+    pub(super) fn tell_status(&mut self) {
+        let now = Instant::now();
+        if let Some(interval) = self.status_interval.filter(|_| self.status_due <= now) {
+            self.status_due = now + interval;
+            let status = self.recorder.status();
+            (self.report)(WatchEvent::Status(&status));
+        }
+        let Some((path, every)) = self.config.metrics.clone() else { return };
+        if self.metrics_due <= now {
+            self.metrics_due = now + every;
+            if let Err(error) = self.write_metrics(&path) {
+                let text = format!("metrics cannot be written to {}: {error}", path.display());
+                (self.report)(WatchEvent::Note(&text));
+                // It will hardly get better soon.
+                self.metrics_due = now + every * 100;
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! [`Trace`]: a recording, opened.
+
+use crate::columns::{batch, fields, metadata, schema};
+use crate::failure::{Failure, Outcome, because, check_fork};
+use crate::opened::{Opened, Reading, query};
+use crate::stacks;
+use crate::table::Table;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use unhitch_analysis::answer::{self, Why};
+use unhitch_analysis::table::Words;
+use unhitch_analysis::{Stall, diagnose};
+use unhitch_model::{ThreadId, visible};
+
+/// A recording, read.
+#[pyclass(frozen, module = "unhitch._native")]
+pub struct Trace {
+    opened: Opened,
+}
+
+/// Reads a trace.
+#[pyfunction]
+#[pyo3(signature = (path, *, with_=Vec::new(), rules=None, names=true))]
+pub fn open(
+    py: Python<'_>,
+    path: PathBuf,
+    with_: Vec<PathBuf>,
+    rules: Option<PathBuf>,
+    names: bool,
+) -> PyResult<Trace> {
+    let reading = Reading { with: with_, rules, names };
+    let opened = py.detach(|| Opened::new(&path, &reading))?;
+    Ok(Trace { opened })
+}
+
+impl Trace {
+    /// The threads that a name, pid or tid selects.
+    fn victims(&self, name: &str) -> Outcome<Vec<ThreadId>> {
+        let (trace, number) = (self.opened.trace(), name.parse::<u32>().ok());
+        let is_name = |known: &str| known == name || visible(known) == visible(name);
+        let is_named = |id: ThreadId| {
+            trace.threads.get(id).names.iter().any(|(_, known)| is_name(trace.name(*known)))
+        };
+        let is_tid = number.is_some_and(|tid| !trace.threads.incarnations(tid).is_empty());
+        let matching = trace.threads.iter().filter(|&(id, thread)| {
+            let process = trace.threads.process_of(id);
+            number == Some(process.pid)
+                || (is_tid && number == Some(thread.tid))
+                || is_named(id)
+                || is_named(process.leader)
+        });
+        let mut ids: Vec<ThreadId> =
+            matching.map(|(id, _)| id).filter(|id| !id.is_idle()).collect();
+        ids.sort_by_key(|&id| trace.threads.process_of(id).leader != id);
+        if ids.is_empty() {
+            let words = format!("no thread or process in this trace is called {name:?}");
+            return Err(Failure::new(words));
+        }
+        Ok(ids)
+    }
+
+    /// The stalls that a question is about.
+    fn stalls(
+        &self,
+        victim: Option<&str>,
+        (from, to): (Option<f64>, Option<f64>),
+    ) -> Outcome<(unhitch_analysis::Query, Vec<Stall>)> {
+        check_fork()?;
+        let whole = self.opened.analysis().timeline.window();
+        let window = match (from, to) {
+            (None, None) => None,
+            _ => Some(self.opened.window(from, to, whole)?),
+        };
+        let victims = victim.map_or(Ok(Vec::new()), |name| self.victims(name))?;
+        let everything = victims.is_empty() && window.is_none();
+        let query = unhitch_analysis::Query { victims, window, ..Default::default() };
+        let stalls = match everything {
+            true => self.opened.stalls().as_ref().clone(),
+            false => diagnose(self.opened.analysis(), &query),
+        };
+        Ok((query, stalls))
+    }
+}
+
+#[pymethods]
+impl Trace {
+    /// The answer by the JSON contract of `unhitch why --json`.
+    #[pyo3(signature = (*, victim=None, from_=None, to=None, top=10))]
+    fn why_json(
+        &self,
+        py: Python<'_>,
+        victim: Option<&str>,
+        from_: Option<f64>,
+        to: Option<f64>,
+        top: usize,
+    ) -> PyResult<String> {
+        let json = py.detach(|| -> Outcome<String> {
+            let (_, stalls) = self.stalls(victim, (from_, to))?;
+            let why = Why::new(self.opened.analysis(), &self.opened.file, &stalls, top);
+            serde_json::to_string(&why).map_err(|error| because(&error))
+        })?;
+        Ok(json)
+    }
+
+    /// The answer in words, as `unhitch why` prints it.
+    #[pyo3(signature = (*, victim=None, from_=None, to=None, top=1))]
+    fn why_text(
+        &self,
+        py: Python<'_>,
+        victim: Option<&str>,
+        from_: Option<f64>,
+        to: Option<f64>,
+        top: usize,
+    ) -> PyResult<String> {
+        let text = py.detach(|| -> Outcome<String> {
+            let (query, stalls) = self.stalls(victim, (from_, to))?;
+            let text = answer::text_for(self.opened.analysis(), &query, &stalls, top);
+            // Names come from the recorded programs; no name may control the terminal.
+            Ok(text.lines().map(|line| visible(line).into_owned() + "\n").collect())
+        })?;
+        Ok(text)
+    }
+
+    /// A table, by the grammar of `unhitch table`.
+    #[pyo3(signature = (name, *, filter=None, by=None, show=None, sort=None, top=None, from_=None, to=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn table(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        filter: Option<&str>,
+        by: Option<&str>,
+        show: Option<&str>,
+        sort: Option<&str>,
+        top: Option<usize>,
+        from_: Option<f64>,
+        to: Option<f64>,
+    ) -> PyResult<Table> {
+        let rows = py.detach(|| -> Outcome<_> {
+            check_fork()?;
+            let query = query(name, Words { by, show, filter, sort })?;
+            let window = self.opened.window(from_, to, self.opened.trace().extent())?;
+            let mut table = self.opened.table(&query, window, top.unwrap_or(usize::MAX));
+            let mut facts = metadata(&self.opened, name);
+            let lacks = table.not_recorded();
+            if !lacks.is_empty() {
+                facts.insert("unhitch.not_recorded".to_owned(), lacks.join("; "));
+            }
+            batch(&self.opened, &mut table, &schema(fields(&query), facts))
+        })?;
+        Ok(Table::new(rows))
+    }
+
+    /// The stacks of all tables.
+    fn stacks(&self, py: Python<'_>) -> PyResult<Table> {
+        Ok(Table::new(py.detach(|| stacks::stacks(&self.opened))?))
+    }
+
+    /// The functions on those stacks.
+    fn frames(&self, py: Python<'_>) -> PyResult<Table> {
+        Ok(Table::new(py.detach(|| stacks::frames(&self.opened))?))
+    }
+
+    /// The summary by the JSON contract of `unhitch info --json`.
+    fn info_json(&self, py: Python<'_>) -> PyResult<String> {
+        let json = py.detach(|| {
+            let info = answer::Info::new(self.opened.trace());
+            serde_json::to_string(&info).map_err(|error| because(&error))
+        })?;
+        Ok(json)
+    }
+
+    /// Everything that is damaged, lost or guessed.
+    fn warnings(&self) -> Vec<String> {
+        self.opened.trace().warnings.lines().collect()
+    }
+}

@@ -1,0 +1,89 @@
+/** What the menus of lanes, slices, processes and table cells do with a thread or a process. */
+import { batch } from "@preact/signals";
+import type { MenuItem } from "./parts/MenuHost";
+import * as store from "./state/store";
+import type { ProcessIx, Range, ThreadIx } from "./units";
+
+/** Shows a view, also if only the timeline is shown. */
+function showView(view: store.View): void {
+  store.view.value = view;
+  if (store.layout.peek() === "timeline") store.layout.value = "split";
+}
+
+/** Explains what a thread did in a time range, like a stall. */
+export function explainThread(thread: ThreadIx, range: Range): void {
+  batch(() => {
+    store.select({ threads: [thread], process: null, range });
+    store.explain();
+  });
+}
+
+/** Opens the flame graph of a part of the trace. */
+export function flameOf(of: store.StackKind, part: Partial<store.Selection>): void {
+  batch(() => {
+    store.select(part);
+    store.stacks.value = {
+      ...store.stacks.peek(),
+      of,
+      root: [],
+      form: store.stacks.peek().form === "icicle" ? "icicle" : "flame",
+    };
+    showView("stacks");
+  });
+}
+
+/** Shows only the stacks or the table rows of a part of the trace, in a table. */
+export function tableOf(preset: string, part: Partial<store.Selection>): void {
+  batch(() => {
+    store.select(part);
+    store.table.value = { ...store.NO_TABLE, preset, table: preset };
+    showView("tables");
+  });
+}
+
+export function hide(key: string): void {
+  store.hidden.value = [...store.hidden.peek().filter((k) => k !== key), key];
+}
+
+/** The items about a thread; `range` is the slice or the selection that the menu is about. */
+export function threadItems(thread: ThreadIx, range: Range | null): MenuItem[] {
+  const lane = `t${thread}`;
+  const { threads } = store.selection.peek();
+  const alone = { threads: [thread], process: null, ...(range === null ? {} : { range }) };
+  const pinned = store.pins.peek().includes(lane);
+  return [
+    ...(range === null
+      ? []
+      : [{ title: "Explain this", hint: "E", run: () => explainThread(thread, range) }]),
+    {
+      title: "Only this thread, in all views",
+      run: () => store.select({ threads: [thread], process: null }),
+    },
+    {
+      title: threads.includes(thread)
+        ? "Remove from the selected threads"
+        : "Add to the selected threads",
+      hint: "Ctrl+click",
+      run: () => store.addThread(thread),
+    },
+    { title: pinned ? "Unpin the lane" : "Pin the lane", run: () => store.togglePin(lane) },
+    { title: "Hide the lane", run: () => hide(lane) },
+    { title: "Flame graph of its waits", run: () => flameOf("wait", alone) },
+    { title: "Flame graph of its samples", run: () => flameOf("sample", alone) },
+    { title: "Table of its waits", run: () => tableOf("waits", alone) },
+  ];
+}
+
+export function processItems(process: ProcessIx, range: Range | null): MenuItem[] {
+  const alone = { threads: [], process, ...(range === null ? {} : { range }) };
+  return [
+    {
+      title: "Only this process, in all views",
+      run: () => store.select({ threads: [], process }),
+    },
+    { title: "Hide the process", run: () => hide(`p${process}`) },
+    { title: "Flame graph of its waits", run: () => flameOf("wait", alone) },
+    { title: "Flame graph of its samples", run: () => flameOf("sample", alone) },
+    { title: "Table of its waits", run: () => tableOf("waits", alone) },
+  ];
+}

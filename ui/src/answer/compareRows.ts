@@ -1,0 +1,25 @@
+/** The shares of several partitions as the rows of one table. */
+import type { Part } from "../api/types";
+
+export interface Column {
+  readonly parts: readonly Part[];
+}
+
+export interface Row {
+  readonly label: string;
+  /** One per column; 0 if it has no such share. */
+  readonly ns: readonly number[];
+}
+
+/** `lock held by` needs a name after it; a row that sums over all names does not. */
+const plain = (label: string): string => label.replace(/ (by|from|for)$/, "");
+
+/** A row per kind of share, that with the most time in any column first. */
+export function rowsOf(columns: readonly Column[]): Row[] {
+  const labels = new Set(columns.flatMap(({ parts }) => parts.map((part) => plain(part.label))));
+  const sum = ({ parts }: Column, label: string): number =>
+    parts.reduce((ns, part) => ns + (plain(part.label) === label ? part.ns : 0), 0);
+  return [...labels]
+    .map((label) => ({ label, ns: columns.map((column) => sum(column, label)) }))
+    .sort((a, b) => Math.max(...b.ns) - Math.max(...a.ns));
+}

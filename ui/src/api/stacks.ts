@@ -1,0 +1,19 @@
+/** The parameters that all forms of the Stacks view send. */
+
+import * as store from "../state/store";
+import type { Params } from "./client";
+import { stallDetail } from "./data";
+import { stacksParams } from "./params";
+
+/** The threads that the view is limited to; `null` for all, also if no stall is open. */
+export function scopeThreads(scope: store.StacksState["scope"]): readonly number[] | null {
+  const answer = stallDetail.value.data;
+  if (scope === "all" || answer === null) return null;
+  if (scope === "victim") return answer.victim ? [answer.victim.thread] : null;
+  return answer.lanes.map((lane) => lane.who.thread);
+}
+
+export function stacksQuery(of: store.StackKind): Params {
+  const { idle, scope } = store.stacks.value;
+  return stacksParams(store.selection.value, of, idle, scopeThreads(scope));
+}

@@ -1,0 +1,233 @@
+/**
+ * A table's measure over time, stacked by its groups: the same window and the same selection as the
+ * timeline below it.
+ */
+import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { getJson, tracePath } from "../api/client";
+import { status } from "../api/data";
+import { whereParams } from "../api/params";
+import { liveQuery } from "../api/query";
+import type { Series as Answer, Cell } from "../api/types";
+import { useSize } from "../parts/useSize";
+import * as store from "../state/store";
+import { labelsWidth } from "../timeline/data/scene";
+import { count, durationText, type Range, range } from "../units";
+import { type Arrangement, columnOf, measureOf, spec, title } from "./arrange";
+import { cellText, filterOf, joined } from "./cells";
+import { areas, COLOURS, type Layer, layersOf, topOf } from "./seriesModel";
+
+const HEIGHT = 96;
+const MAX_NAMES = 7;
+
+/** While the window moves, the old graph is drawn scaled; a new one is requested after this long. */
+const REST_MS = 120;
+
+/** The timeline's window, once it rests. */
+function useRestingWindow(): Signal<Range> {
+  const resting = useSignal(store.window.peek());
+  useSignalEffect(() => {
+    const window = store.window.value;
+    const timer = setTimeout(() => (resting.value = window), REST_MS);
+    return () => clearTimeout(timer);
+  });
+  return resting;
+}
+
+function useSeries(of: Arrangement, measure: string, width: Signal<number>, shown: Signal<Range>) {
+  const query = useMemo(
+    () =>
+      liveQuery<Answer>(() => {
+        const trace = store.trace.value;
+        if (trace === null || width.value === 0 || !status.value.data?.ready.tables) return null;
+        const window = shown.value;
+        // The range that is selected is not cut out: it is marked, as on the timeline.
+        const selection = { ...store.selection.value, range: null };
+        const params = {
+          table: of.info.table,
+          by: of.by[0] ?? null,
+          measure,
+          begin: Math.round(window.from),
+          end: Math.round(window.to),
+          px: Math.max(1, Math.round((width.value - labelsWidth(width.value)) / 2)),
+          groups: MAX_NAMES,
+          ...whereParams(selection, of.info.table, store.table.value.where),
+        };
+        return {
+          key: JSON.stringify([trace, params]),
+          subject: `${trace} ${of.info.table} ${of.by[0]} ${measure}`,
+          fetch: (signal) => getJson(tracePath(trace, "series"), params, signal),
+        };
+      }),
+    [of.info.table, of.by[0], measure],
+  );
+  useEffect(() => query.stop, [query]);
+  return query.state.value;
+}
+
+export function Series({ of }: { of: Arrangement }) {
+  const ref = useRef<HTMLDivElement>(null);
+  const size = useSize(ref);
+  const width = useSignal(0);
+  width.value = size.value.width;
+  const measure = measureOf(of);
+  const shown = useRestingWindow();
+  const { data, error, loading } = useSeries(of, measure, width, shown);
+  const moving = shown.value !== store.window.value;
+  const labels = labelsWidth(width.value);
+  return (
+    <div
+      class="series"
+      data-ready={error !== null || (data !== null && !loading && !moving)}
+      role="img"
+      aria-label={describe(of, measure, data)}
+    >
+      <div ref={ref} class="series-room" style={{ height: `${HEIGHT}px` }}>
+        {error && <p class="note">{error.message}</p>}
+        {data && width.value > 0 && (
+          <>
+            <Names of={of} data={data} width={labels} />
+            <Picture data={data} measure={measure} left={labels} width={width.value - labels} />
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function describe(of: Arrangement, measure: string, data: Answer | null): string {
+  const { tag, name } = title(measure);
+  const what = `${tag} ${name}`.trim();
+  const groups = data?.groups.map((group) => nameOf(of, group.cell)).join(", ") ?? "";
+  return `${what} of ${of.info.table} over time${of.by[0] ? ` by ${of.by[0]}` : ""}: ${groups}`;
+}
+
+function nameOf(of: Arrangement, cell: Cell): string {
+  const kind = columnOf(of.info, of.by[0] ?? "")?.kind ?? "text";
+  return cellText(cell, kind) || "(none)";
+}
+
+function Names({ of, data, width }: { of: Arrangement; data: Answer; width: number }) {
+  const column = of.by[0];
+  return (
+    <ul class="series-names" style={{ width: `${width}px` }}>
+      {data.groups.map((group, i) => {
+        const name = nameOf(of, group.cell);
+        const kind = column ? (columnOf(of.info, column)?.kind ?? "text") : "text";
+        const filter = column ? filterOf(column, kind, group.cell, "only") : null;
+        return (
+          <li key={group.key}>
+            <span class="series-colour" style={{ background: COLOURS[i % COLOURS.length] }} />
+            <button
+              type="button"
+              class="text-link"
+              title={`${name}: only this`}
+              disabled={filter === null}
+              onClick={() => {
+                if (filter === null) return;
+                store.table.value = {
+                  ...store.table.value,
+                  where: joined(store.table.value.where, filter),
+                };
+              }}
+            >
+              {name}
+            </button>
+          </li>
+        );
+      })}
+      {data.other_groups > 0 && (
+        <li class="dim">
+          <span class="series-colour" style={{ background: "var(--dim)" }} />
+          {count(data.other_groups)} more
+        </li>
+      )}
+    </ul>
+  );
+}
+
+interface PictureProps {
+  data: Answer;
+  measure: string;
+  left: number;
+  width: number;
+}
+
+function Picture({ data, measure, left, width }: PictureProps) {
+  const layers = layersOf(data);
+  const top = topOf(layers);
+  const window = store.window.value;
+  const x = (at: number) => ((at - window.from) / (window.to - window.from)) * width;
+  // The answer may be of an older window: drawn where it belongs, until the new one arrives.
+  const [from, to] = [x(data.from), x(data.to)];
+  const drag = useSignal<{ from: number; to: number } | null>(null);
+  const chosen = drag.value ? range(drag.value.from, drag.value.to) : store.selection.value.range;
+  const timeAt = (event: PointerEvent) => {
+    const box = (event.currentTarget as Element).getBoundingClientRect();
+    const share = Math.min(1, Math.max(0, (event.clientX - box.left) / Math.max(1, box.width)));
+    return Math.round(window.from + share * (window.to - window.from));
+  };
+  return (
+    <svg
+      width={width}
+      height={HEIGHT}
+      style={{ left: `${left}px` }}
+      aria-hidden="true"
+      onPointerDown={(event) => {
+        if (event.button !== 0) return;
+        event.currentTarget.setPointerCapture(event.pointerId);
+        drag.value = { from: timeAt(event), to: timeAt(event) };
+      }}
+      onPointerMove={(event) => {
+        if (drag.value) drag.value = { ...drag.value, to: timeAt(event) };
+      }}
+      onPointerUp={() => {
+        const now = drag.value;
+        drag.value = null;
+        if (now && Math.abs(x(now.to) - x(now.from)) >= 4)
+          store.select({ range: range(now.from, now.to) });
+      }}
+      onPointerCancel={() => (drag.value = null)}
+    >
+      <g transform={`translate(${from} 0) scale(${(to - from) / Math.max(1, data.px)} 1)`}>
+        {areas(layers, top, HEIGHT - 14).map((path, i) => (
+          <path key={i} d={path} transform="translate(0 14)" fill={layers[i]?.colour ?? ""} />
+        ))}
+      </g>
+      {chosen && <Outside left={x(chosen.from)} right={x(chosen.to)} width={width} />}
+      <text x="4" y="11" font-size="11" fill="var(--dim)">
+        {scaleText(data, measure, top, layers)}
+      </text>
+    </svg>
+  );
+}
+
+function Outside({ left, right, width }: { left: number; right: number; width: number }) {
+  return (
+    <>
+      <rect width={Math.max(0, left)} height={HEIGHT} fill="var(--panel)" fill-opacity="0.6" />
+      <rect
+        x={Math.min(width, right)}
+        width={Math.max(0, width - right)}
+        height={HEIGHT}
+        fill="var(--panel)"
+        fill-opacity="0.6"
+      />
+      {[left, right].map((at, i) => (
+        <rect key={i} x={at} width="1" height={HEIGHT} fill="var(--accent)" />
+      ))}
+    </>
+  );
+}
+
+/** What the height of the picture stands for. */
+function scaleText(data: Answer, measure: string, top: number, layers: readonly Layer[]): string {
+  if (layers.length === 0) return "nothing in this time range";
+  const part = (data.to - data.from) / Math.max(1, data.px);
+  const { name } = title(measure);
+  if (data.unit === "ns") {
+    const least = (top / part).toFixed(2).replace(/\.?0+$/, "");
+    return `${spec(measure).column || name}: up to ${least} at once, in steps of ${durationText(part)}`;
+  }
+  return `up to ${count(top)} in ${durationText(part)}`;
+}

@@ -1,0 +1,232 @@
+/**
+ * The traces as dense rows: each with its verdict, sorted by any column. Notes and what is wrong with
+ * a file are in a second line.
+ */
+import { useSignal } from "@preact/signals";
+import type { TraceEntry } from "../api/types";
+import { openMenu } from "../parts/MenuHost";
+import * as store from "../state/store";
+import { bytesText, count, durationText } from "../units";
+import { Notes } from "./Notes";
+
+export type Key = "name" | "modified" | "length" | "verdict" | "victim" | "cause" | "host" | "size";
+
+interface Column {
+  readonly key: Key;
+  readonly title: string;
+  /** What rows are sorted by; null is last, whatever the direction. */
+  readonly value: (entry: TraceEntry) => string | number | null;
+  readonly number: boolean;
+}
+
+const COLUMNS: readonly Column[] = [
+  { key: "name", title: "Trace", value: (e) => e.name.toLowerCase(), number: false },
+  { key: "modified", title: "Date", value: (e) => e.modified, number: false },
+  { key: "length", title: "Length", value: (e) => e.duration_ns, number: true },
+  {
+    key: "verdict",
+    title: "Worst stall",
+    value: (e) => (e.first_answer ? (e.first_answer.duration_ns ?? 0) : null),
+    number: true,
+  },
+  { key: "victim", title: "Victim", value: (e) => e.first_answer?.victim ?? null, number: false },
+  { key: "cause", title: "Cause", value: (e) => e.first_answer?.cause ?? null, number: false },
+  { key: "host", title: "Host", value: (e) => e.host, number: false },
+  { key: "size", title: "Size", value: (e) => e.bytes, number: true },
+];
+
+export interface Order {
+  readonly key: Key;
+  readonly down: boolean;
+}
+
+/** Sorted by a column; entries without a value come last. */
+export function sorted(entries: readonly TraceEntry[], { key, down }: Order): TraceEntry[] {
+  const value = COLUMNS.find((column) => column.key === key)?.value ?? (() => null);
+  return [...entries].sort((a, b) => {
+    const [x, y] = [value(a), value(b)];
+    if (x === null || y === null) return x === y ? 0 : x === null ? 1 : -1;
+    const order = x < y ? -1 : x > y ? 1 : 0;
+    return (down ? -order : order) || a.name.localeCompare(b.name);
+  });
+}
+
+/** All texts of an entry that the filter looks at. */
+export function textsOf(entry: TraceEntry): string {
+  const { name, host, notes, error, first_answer: first } = entry;
+  return [name, host, notes, error, first?.text, first?.pattern?.replaceAll("_", " ")]
+    .filter(Boolean)
+    .join(" ")
+    .toLowerCase();
+}
+
+interface RowsProps {
+  entries: readonly TraceEntry[];
+  editable: boolean;
+  openDialog: (kind: "rename" | "delete", entry: TraceEntry) => void;
+  changed: () => void;
+}
+
+export function Rows({ entries, editable, openDialog, changed }: RowsProps) {
+  const order = useSignal<Order>({ key: "modified", down: true });
+  return (
+    <div class="trace-table-box">
+      <table class="trace-table">
+        <thead>
+          <tr>
+            {COLUMNS.map((column) => (
+              <Head key={column.key} column={column} order={order} />
+            ))}
+            <th>
+              <span class="sr-only">More</span>
+            </th>
+          </tr>
+        </thead>
+        {sorted(entries, order.value).map((entry) => (
+          <Row
+            key={entry.name}
+            entry={entry}
+            editable={editable}
+            openDialog={(kind) => openDialog(kind, entry)}
+            changed={changed}
+          />
+        ))}
+      </table>
+    </div>
+  );
+}
+
+function Head({ column, order }: { column: Column; order: { value: Order } }) {
+  const { key, down } = order.value;
+  const here = key === column.key;
+  return (
+    <th
+      scope="col"
+      class={column.number ? "num" : ""}
+      aria-sort={here ? (down ? "descending" : "ascending") : undefined}
+    >
+      <button
+        type="button"
+        class="head-sort"
+        onClick={() => {
+          order.value = { key: column.key, down: here ? !down : column.number };
+        }}
+      >
+        {column.title}
+        <span aria-hidden="true">{here ? (down ? " ▾" : " ▴") : ""}</span>
+      </button>
+    </th>
+  );
+}
+
+interface RowProps {
+  entry: TraceEntry;
+  editable: boolean;
+  openDialog: (kind: "rename" | "delete") => void;
+  changed: () => void;
+}
+
+function Row({ entry, editable, openDialog, changed }: RowProps) {
+  const menu = (at: Element | { x: number; y: number }) =>
+    openMenu(
+      entry.name,
+      [
+        { title: "Open", disabled: entry.error !== null, run: () => store.openTrace(entry.name) },
+        { title: "Rename …", run: () => openDialog("rename") },
+        { title: "Delete …", run: () => openDialog("delete") },
+      ],
+      at,
+    );
+  return (
+    <tbody
+      class="trace-card"
+      data-trace={entry.name}
+      onContextMenu={(event) => {
+        if (!editable || event.target instanceof HTMLTextAreaElement) return;
+        event.preventDefault();
+        menu({ x: event.clientX, y: event.clientY });
+      }}
+    >
+      <tr>
+        <td>
+          <button
+            type="button"
+            class="trace-open"
+            disabled={entry.error !== null}
+            onClick={() => store.openTrace(entry.name)}
+          >
+            {entry.name}
+          </button>
+        </td>
+        <td class="dim">{dateText(entry.modified)}</td>
+        <td class="num">{entry.duration_ns === null ? "" : durationText(entry.duration_ns)}</td>
+        <Verdict entry={entry} />
+        <td class="dim">{entry.host ?? ""}</td>
+        <td class="num dim">{bytesText(entry.bytes)}</td>
+        <td>
+          {editable && (
+            <button
+              type="button"
+              class="btn small"
+              aria-haspopup="menu"
+              aria-label={`More for ${entry.name}`}
+              onClick={(event) => menu(event.currentTarget)}
+            >
+              ⋯
+            </button>
+          )}
+        </td>
+      </tr>
+      <tr class="trace-notes">
+        <td colSpan={COLUMNS.length + 1}>
+          {entry.error !== null ? (
+            <p class="trace-error">
+              <strong>Cannot be opened:</strong> {entry.error}. {entry.hint}
+            </p>
+          ) : (
+            <Notes name={entry.name} format={entry.format} notes={entry.notes} changed={changed} />
+          )}
+        </td>
+      </tr>
+    </tbody>
+  );
+}
+
+/** In local time, as short as it sorts: `2026-11-24 13:18`. */
+function dateText(utc: string): string {
+  const at = new Date(utc);
+  if (Number.isNaN(at.getTime())) return "";
+  const two = (n: number) => String(n).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}`;
+}
+
+/** The cells of the worst stall; across all three if there is none. */
+function Verdict({ entry }: { entry: TraceEntry }) {
+  const first = entry.first_answer;
+  if (entry.error !== null) return <td colSpan={3} />;
+  if (first?.duration_ns === undefined) {
+    return (
+      <td colSpan={3} class="dim first-answer">
+        {first
+          ? (first.text ?? "No stall was found.")
+          : entry.judging
+            ? "Being analysed …"
+            : "Not analysed yet."}
+      </td>
+    );
+  }
+  const more = (first.stalls ?? 1) - 1;
+  return (
+    <>
+      <td class="num">
+        <strong>{durationText(first.duration_ns)}</strong>
+        {more > 0 && <span class="dim"> +{count(more)}</span>}
+      </td>
+      <td>{first.victim}</td>
+      <td class="first-answer" title={first.text ?? ""}>
+        {first.cause}
+      </td>
+    </>
+  );
+}

@@ -1,0 +1,228 @@
+/**
+ * Nineteen tasks that users of other tools begin with, each with the number of clicks and keys that it
+ * takes. The table in docs/page.md has the same numbers, next to those of other tools.
+ */
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { STARVE, settled, skipReason, TestBed } from "./harness";
+
+const DOCS = readFileSync(resolve(import.meta.dirname, "../../../docs/page.md"), "utf8");
+
+/** The number of steps that the docs give for a task. */
+function documented(task: string): number {
+  const row = DOCS.split("\n").find((line) => line.startsWith(`| ${task} |`));
+  const steps = row?.split("|")[2]?.trim() ?? "";
+  return Number(/^\d+$/.test(steps) ? steps : Number.NaN);
+}
+
+describe.skipIf(skipReason("tasks") !== null)("tasks", () => {
+  let bed: TestBed;
+  let page: Page;
+  let steps = 0;
+
+  beforeAll(async () => {
+    bed = await TestBed.start(TestBed.copy(STARVE));
+  });
+  afterAll(() => bed?.stop());
+  beforeEach(async () => {
+    page = await bed.page();
+    await page.waitForSelector("[data-trace]");
+    steps = 0;
+  });
+  afterEach(async () => {
+    await page.context().close();
+    bed.expectNoComplaints();
+  });
+
+  // Each of these is one step of a user: a click, a drag, a key, or a word typed.
+  const click = async (what: string | RegExp, role: "button" | "menuitem" | "tab" = "button") => {
+    steps++;
+    await page.getByRole(role, { name: what }).first().click();
+  };
+  const press = async (key: string) => {
+    steps++;
+    await page.keyboard.press(key);
+  };
+  /** A point of the first thread's lane; null for its name. */
+  const lane = async (selector: string, share: number | null) => {
+    const box = await page.locator(".tl-over").boundingBox();
+    const data = await page.locator(".timeline").evaluate((e) => ({
+      head: Number((e as HTMLElement).dataset.head),
+      labels: Number((e as HTMLElement).dataset.labels),
+    }));
+    const top = Number(await page.locator(selector).first().getAttribute("data-top"));
+    if (!box) throw new Error("no timeline");
+    const { head, labels } = data;
+    const x = share === null ? labels / 2 : labels + (box.width - labels) * share;
+    return { x: box.x + x, y: box.y + head + top + 8 };
+  };
+  const clickLane = async (selector: string, share: number | null, button?: "right") => {
+    steps++;
+    const { x, y } = await lane(selector, share);
+    await page.mouse.click(x, y, { button: button ?? "left" });
+  };
+  const drag = async (selector: string, from: number, to: number) => {
+    steps++;
+    const [a, b] = [await lane(selector, from), await lane(selector, to)];
+    await page.mouse.move(a.x, a.y);
+    await page.mouse.down();
+    await page.mouse.move(b.x, b.y, { steps: 4 });
+    await page.mouse.up();
+  };
+  const opened = async () => {
+    await page.getByRole("button", { name: "starve.hitch", exact: true }).click();
+    await page.waitForSelector("[data-answer='1']");
+    await settled(page);
+  };
+  const param = (name: string) => new URL(page.url()).searchParams.get(name);
+  const VICTIM = "[data-in=chain][data-lane^=t]";
+  const text = (selector: string) => page.locator(selector).first().innerText();
+
+  const tasks: Readonly<Record<string, () => Promise<void>>> = {
+    "open a trace and read why it hung": async () => {
+      await click("starve.hitch");
+      await page.waitForSelector("[data-answer='1']");
+      expect(await text(".cause")).toContain("lock starvation");
+    },
+    "see the evidence of a sentence": async () => {
+      await opened();
+      steps++;
+      await page.locator(".answer .text-link[title*='event']").first().click();
+      await page.waitForSelector(".details[data-event]:not([data-event=''])");
+    },
+    "who woke this thread?": async () => {
+      await opened();
+      await clickLane(VICTIM, 0.5);
+      await page.waitForSelector(".tl-tip.pinned");
+      expect(await text(".tl-tip")).toMatch(/ended by inspector/);
+    },
+    "go to the waker": async () => {
+      await opened();
+      await press("BracketLeft");
+      await page.waitForSelector(".link-details");
+      expect(await text(".link-details")).toContain("until inspector");
+    },
+    "explain a wait that is no stall": async () => {
+      await opened();
+      await clickLane("[data-in=chain][data-lane^=t] ~ [data-in=chain]", 0.5, "right");
+      await click("Explain this", "menuitem");
+      await page.waitForSelector("[data-answer='0']");
+    },
+    "explain a time range of a thread": async () => {
+      await opened();
+      await clickLane(VICTIM, null);
+      await drag(VICTIM, 0.3, 0.6);
+      await press("KeyE");
+      await page.waitForSelector("[data-answer='0']");
+    },
+    "compare two threads": async () => {
+      await opened();
+      await clickLane(VICTIM, null);
+      await page.keyboard.down("Control");
+      await clickLane("[data-in=chain][data-lane^=t] ~ [data-in=chain]", null);
+      await page.keyboard.up("Control");
+      await press("KeyE");
+      await page.waitForSelector("[data-compare='2']");
+    },
+    "pin a lane": async () => {
+      await opened();
+      await clickLane(VICTIM, null, "right");
+      await click("Pin the lane", "menuitem");
+      await page.waitForSelector("[data-in=pinned]", { state: "attached" });
+    },
+    "hide a process": async () => {
+      await opened();
+      await clickLane("[data-section^=p]", null, "right");
+      await click("Hide the process", "menuitem");
+      await page.waitForSelector("[data-chip=hidden]");
+    },
+    "only one thread, in all views": async () => {
+      await opened();
+      await clickLane(VICTIM, null);
+      await page.waitForSelector("[data-chip=thread]");
+    },
+    "zoom to a slice": async () => {
+      await opened();
+      const { x, y } = await lane("[data-lane=c1]", 0.5);
+      const before = await page.locator(".timeline").getAttribute("data-from");
+      steps++;
+      await page.mouse.dblclick(x, y);
+      await page.waitForFunction(
+        (was) => document.querySelector<HTMLElement>(".timeline")?.dataset.from !== was,
+        before,
+      );
+    },
+    "select a time range": async () => {
+      await opened();
+      const before = param("range");
+      await drag(VICTIM, 0.3, 0.5);
+      await page.waitForFunction(
+        (was) => new URLSearchParams(location.search).get("range") !== was,
+        before,
+      );
+    },
+    "the waits that cost most": async () => {
+      await opened();
+      await click("Tables", "tab");
+      await page.waitForSelector(".grid-row");
+    },
+    "filter a table by a value": async () => {
+      await opened();
+      await click("Tables", "tab");
+      await page.waitForSelector(".grid-row");
+      steps++;
+      await page.locator(".grid-row .cell").first().click({ button: "right" });
+      await click(/^Only/, "menuitem");
+      await page.waitForFunction(() => new URLSearchParams(location.search).has("where"));
+    },
+    "group by another column": async () => {
+      await opened();
+      await click("Tables", "tab");
+      await page.waitForSelector(".grid-row");
+      await click("+ Column");
+      await click(/^Group by cpu/, "menuitem");
+      await page.waitForSelector("[data-column=cpu][data-zone=by]");
+    },
+    "CPU use over time, by process": async () => {
+      await opened();
+      await click("Tables", "tab");
+      await page.waitForSelector(".grid-row");
+      await click("CPU over time");
+      await page.waitForSelector(".series[data-ready=true] path");
+    },
+    "flame graph of the chain": async () => {
+      await opened();
+      await click("Stacks", "tab");
+      await page.waitForSelector(".stacks");
+      await click("Chain only");
+      await page.waitForFunction(() => location.search.includes("scope=chain"));
+    },
+    "back to where I was": async () => {
+      await opened();
+      const before = page.url();
+      await click("Stacks", "tab");
+      await page.waitForSelector(".stacks");
+      steps = 1;
+      await page.goBack();
+      await page.waitForFunction((url) => location.href === url, before);
+    },
+    "share exactly this view": async () => {
+      await opened();
+      await click("Copy ▾");
+      await click("Link to this view", "menuitem");
+      await page.getByText("Copied the link.").first().waitFor({ state: "attached" });
+      expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(page.url());
+    },
+  };
+
+  test("there are nineteen", () => expect(Object.keys(tasks).length).toBe(19));
+
+  for (const [task, run] of Object.entries(tasks))
+    test(task, async () => {
+      await run();
+      await settled(page);
+      expect(steps).toBe(documented(task));
+    });
+});

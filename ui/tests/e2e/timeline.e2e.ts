@@ -1,0 +1,230 @@
+/** The timeline by mouse, and the browser's history: what users of other tools try first. */
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { STARVE, settled, shownWindow, skipReason, TestBed, windowChanges } from "./harness";
+
+describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
+  let bed: TestBed;
+  let page: Page;
+
+  beforeAll(async () => {
+    bed = await TestBed.start(TestBed.copy(STARVE));
+    page = await bed.page("trace=starve.hitch");
+    await page.waitForSelector("[data-answer='1']");
+    await settled(page);
+  });
+  afterAll(() => bed?.stop());
+  afterEach(async ({ task }) => {
+    await bed.screenshot(page, `timeline ${task.name}`);
+    bed.expectNoComplaints();
+  });
+
+  /** A point of a lane: over its name, or at a share of the plot's width. */
+  async function point(lane: string, share: number | null): Promise<{ x: number; y: number }> {
+    const box = await page.locator(".tl-over").boundingBox();
+    if (!box) throw new Error("no timeline");
+    const top = Number(await page.locator(lane).first().getAttribute("data-top"));
+    const { head, labels } = await page.locator(".timeline").evaluate((element) => ({
+      head: Number((element as HTMLElement).dataset.head),
+      labels: Number((element as HTMLElement).dataset.labels),
+    }));
+    // Scrolls only if the lane is not on the screen.
+    const scroll = await page.locator(".tl-scroll").evaluate(
+      (element, { top, room }) => {
+        if (top < element.scrollTop || top + 30 > element.scrollTop + room)
+          element.scrollTop = Math.max(0, top - 30);
+        return element.scrollTop;
+      },
+      { top, room: box.height - head },
+    );
+    return {
+      x: box.x + (share === null ? labels / 2 : labels + (box.width - labels) * share),
+      y: box.y + head + top - scroll + 8,
+    };
+  }
+  const param = (name: string) => new URL(page.url()).searchParams.get(name);
+  const address = () => page.url();
+  const lanes = () =>
+    page
+      .locator(".tl-tree [data-lane]")
+      .evaluateAll((rows) => rows.map((row) => (row as HTMLElement).dataset.lane));
+  const clickAt = async (
+    { x, y }: { x: number; y: number },
+    options: { button?: "right"; key?: "Control" | "Shift" } = {},
+  ) => {
+    if (options.key) await page.keyboard.down(options.key);
+    await page.mouse.click(x, y, { button: options.button ?? "left" });
+    if (options.key) await page.keyboard.up(options.key);
+  };
+
+  test("ten steps back, and ten forward, one press each", async () => {
+    const steps: (() => Promise<unknown>)[] = [
+      () => page.keyboard.press("Digit2"),
+      () => page.getByRole("button", { name: "Lifetimes" }).click(),
+      () => page.keyboard.press("Digit3"),
+      () => page.getByRole("button", { name: "Icicle" }).click(),
+      () => page.getByRole("button", { name: "Timeline", exact: true }).click(),
+      () => page.keyboard.press("Shift+KeyF"),
+      () => page.keyboard.press("Shift+KeyM"),
+      () => page.getByRole("button", { name: "Remove the selected time range" }).click(),
+      () => page.getByRole("button", { name: "Both", exact: true }).click(),
+      () => page.keyboard.press("Digit1"),
+    ];
+    const visited = [address()];
+    for (const step of steps) {
+      await step();
+      await page.waitForFunction((was) => location.href !== was, visited.at(-1));
+      visited.push(address());
+      await settled(page);
+    }
+    expect(new Set(visited).size).toBe(11);
+    const go = async (by: -1 | 1, to: string | undefined) => {
+      await (by < 0 ? page.goBack() : page.goForward());
+      await page.waitForFunction((url) => location.href === url, to);
+      await settled(page);
+      expect(address()).toBe(to);
+    };
+    for (let at = 9; at >= 0; at--) await go(-1, visited[at]);
+    for (let at = 1; at <= 10; at++) await go(1, visited[at]);
+    for (let at = 9; at >= 0; at--) await go(-1, visited[at]);
+  });
+
+  test("a click on a lane's name selects it and moves no lane", async () => {
+    const before = await lanes();
+    const target = ".tl-tree [data-lane^='t'][data-in^='p']";
+    await page.locator(target).last().scrollIntoViewIfNeeded();
+    await clickAt(await point(target, null));
+    await page.waitForSelector("[data-chip=thread]");
+    await settled(page);
+    expect(await lanes()).toEqual(before);
+    await page.getByRole("button", { name: "Remove the selected thread" }).click();
+    await settled(page);
+    expect(await lanes()).toEqual(before);
+  });
+
+  test("the edges of the selection are dragged, and snap to events", async () => {
+    const box = await page.locator(".tl-over").boundingBox();
+    if (!box) throw new Error("no timeline");
+    const lane = ".tl-tree [data-in=chain]";
+    const [from, to] = (param("range") ?? "").split("-").map(Number) as [number, number];
+    const shown = await shownWindow(page);
+    const share = (at: number) => (at - shown.from) / (shown.to - shown.from);
+    const edge = await point(lane, share(to));
+    await page.mouse.move(edge.x, edge.y);
+    expect(
+      await page.locator(".tl-over").evaluate((canvas) => (canvas as HTMLElement).style.cursor),
+    ).toBe("ew-resize");
+    await page.mouse.down();
+    const goal = await point(lane, share(to) - 0.3);
+    await page.mouse.move(goal.x, goal.y, { steps: 4 });
+    await page.mouse.up();
+    await page.waitForFunction(
+      (was) => new URLSearchParams(location.search).get("range") !== was,
+      `${from}-${to}`,
+    );
+    const [newFrom, newTo] = (param("range") ?? "").split("-").map(Number) as [number, number];
+    expect(newFrom).toBe(from);
+    expect(newTo).toBeLessThan(to);
+    // Back over the old edge: it snaps to where the wait ended, to the nanosecond.
+    const again = await point(lane, share(newTo));
+    await page.mouse.move(again.x, again.y);
+    await page.mouse.down();
+    const old = await point(lane, share(to));
+    await page.mouse.move(old.x - 2, old.y, { steps: 4 });
+    await page.mouse.up();
+    await page.waitForFunction(
+      (was) => new URLSearchParams(location.search).get("range") === was,
+      `${from}-${to}`,
+    );
+  });
+
+  test("the wheel scrolls the lanes, with Ctrl it zooms; a setting turns that round", async () => {
+    const plot = await point(".tl-tree [data-in=chain]", 0.5);
+    const window = await shownWindow(page);
+    const top = () => page.locator(".tl-scroll").evaluate((element) => element.scrollTop);
+    await page.mouse.move(plot.x, plot.y);
+    await page.mouse.wheel(0, 120);
+    await page.waitForFunction(() => (document.querySelector(".tl-scroll")?.scrollTop ?? 0) > 0);
+    expect(await shownWindow(page)).toEqual(window);
+    await page.mouse.wheel(0, -500);
+    await page.waitForFunction(() => document.querySelector(".tl-scroll")?.scrollTop === 0);
+    await page.keyboard.down("Control");
+    const zoomed = await windowChanges(page, () => page.mouse.wheel(0, -200));
+    await page.keyboard.up("Control");
+    expect(zoomed.after.to - zoomed.after.from).toBeLessThan(window.to - window.from);
+    const toggle = async () => {
+      await page.keyboard.press("Control+Shift+KeyP");
+      await page.keyboard.type("wheel");
+      await page.keyboard.press("Enter");
+    };
+    await toggle();
+    await page.mouse.move(plot.x + 1, plot.y);
+    await windowChanges(page, () => page.mouse.wheel(0, 200));
+    expect(await top()).toBe(0);
+    await toggle();
+    await page.locator("[data-stall-row]").first().click();
+    await settled(page);
+  });
+
+  test("a right click on a slice explains it", async () => {
+    await clickAt(await point(".tl-tree [data-in^=p][data-lane^=t]", 0.5), { button: "right" });
+    const menu = page.getByRole("menu");
+    await menu.waitFor();
+    await bed.screenshot(page, "the menu of a slice");
+    const titles = await menu.getByRole("menuitem").allInnerTexts();
+    for (const title of [
+      "Explain this",
+      "Pin the lane",
+      "Hide the lane",
+      "Flame graph of its waits",
+    ])
+      expect(titles.join("\n")).toContain(title);
+    await page.getByRole("menuitem", { name: "Explain this" }).click();
+    await page.waitForSelector("[data-answer='0']");
+    await settled(page);
+    expect(await page.locator(".parts .sum").innerText()).toContain("the whole time range");
+    await page.locator("[data-stall-row]").first().click();
+    await settled(page);
+  });
+
+  test("a pinned lane stays on top, and is in the URL", async () => {
+    const target = ".tl-tree [data-in^=p][data-lane^=t]";
+    const lane = await page.locator(target).first().getAttribute("data-lane");
+    await clickAt(await point(target, null), { button: "right" });
+    await page.getByRole("menuitem", { name: "Pin the lane" }).click();
+    await page.waitForSelector(`[data-in=pinned][data-lane=${lane}]`);
+    expect(param("pins")).toBe(lane);
+    await page.locator(".tl-scroll").evaluate((element) => element.scrollTo(0, 60));
+    await settled(page);
+    await bed.screenshot(page, "a pinned lane");
+    await page.reload();
+    await page.waitForSelector(`[data-in=pinned][data-lane=${lane}]`);
+    await settled(page);
+    expect((await lanes())[0]).toBe(lane);
+    await clickAt(await point("[data-in=pinned]", null), { button: "right" });
+    await page.getByRole("menuitem", { name: "Unpin the lane" }).click();
+    await page.locator("[data-in=pinned]").waitFor({ state: "detached" });
+  });
+
+  test("a hidden process comes back", async () => {
+    const header = ".tl-tree [data-section^=p]";
+    const key = await page.locator(header).first().getAttribute("data-section");
+    await clickAt(await point(header, null), { button: "right" });
+    await page.getByRole("menuitem", { name: "Hide the process" }).click();
+    await page.waitForSelector("[data-chip=hidden]");
+    expect(await page.locator(`[data-section=${key}]`).count()).toBe(0);
+    await page.getByRole("button", { name: "Show all hidden lanes" }).click();
+    await page.waitForSelector(`[data-section=${key}]`, { state: "attached" });
+  });
+
+  test("a click keeps the details open and leaves the clipboard alone", async () => {
+    await page.evaluate(() => navigator.clipboard.writeText("mine"));
+    await clickAt(await point(".tl-tree [data-in^=p][data-lane^=t]", 0.5));
+    await page.waitForSelector(".tl-tip.pinned");
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe("mine");
+    await page.getByRole("button", { name: "Copy", exact: true }).click();
+    await page.getByText("Copied the description.").first().waitFor({ state: "attached" });
+    expect(await page.evaluate(() => navigator.clipboard.readText())).not.toBe("mine");
+    await page.keyboard.press("Escape");
+  });
+});

@@ -1,0 +1,162 @@
+/** Series over time, stacks without idle waits, several threads compared. */
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
+
+describe.skipIf(skipReason("views") !== null)("views", () => {
+  let bed: TestBed;
+  let page: Page;
+
+  beforeAll(async () => {
+    bed = await TestBed.start(async (folder) => {
+      await writeGolden(folder);
+      TestBed.copy(STARVE)(folder);
+    });
+    page = await bed.page("trace=starve.hitch");
+    await page.waitForSelector("[data-answer='1']");
+    await settled(page);
+  });
+  afterAll(() => bed?.stop());
+  afterEach(async ({ task }) => {
+    await bed.screenshot(page, `views ${task.name}`);
+    bed.expectNoComplaints();
+  });
+
+  const json = <T>(path: string): Promise<T> =>
+    page.evaluate(async (url) => (await (await fetch(url)).json()) as T, `/api/t/${path}`);
+
+  test("a measure over time sums to the table, and shares the timeline's selection", async () => {
+    await page.keyboard.press("Digit2");
+    await page.getByRole("button", { name: "Waits over time" }).click();
+    await page.waitForSelector(".series[data-ready=true]");
+    await settled(page);
+    const { groups, others } = await json<{
+      groups: { cell: string; total: number; values: number[] }[];
+      others: number[];
+    }>("starve.hitch/series?table=waits&by=reason&measure=sum:waited&px=333&groups=3");
+    const { rows, totals } = await json<{ rows: { cells: [string, number] }[]; totals: number[] }>(
+      "starve.hitch/table?table=waits&by=reason&show=sum:waited&sort=sum:waited:desc",
+    );
+    const sum = (values: number[]) => values.reduce((all, value) => all + value, 0);
+    for (const [at, group] of groups.entries()) {
+      expect([group.cell, sum(group.values)]).toEqual(rows[at]?.cells);
+      expect(group.total).toBe(rows[at]?.cells[1]);
+    }
+    expect(sum(groups.map((group) => group.total)) + sum(others)).toBe(totals[1]);
+    // The same drag as on the timeline.
+    const svg = await page.locator(".series svg").boundingBox();
+    if (!svg) throw new Error("no series");
+    const before = new URL(page.url()).searchParams.get("range");
+    await page.mouse.move(svg.x + svg.width * 0.3, svg.y + 40);
+    await page.mouse.down();
+    await page.mouse.move(svg.x + svg.width * 0.5, svg.y + 40, { steps: 4 });
+    await page.mouse.up();
+    await page.waitForFunction(
+      (was) => new URLSearchParams(location.search).get("range") !== was,
+      before,
+    );
+    await settled(page);
+    // Aligned with the timeline to the pixel.
+    const plot = await page.locator(".tl-over").boundingBox();
+    const labels = await page
+      .locator(".timeline")
+      .evaluate((element) => Number((element as HTMLElement).dataset.labels));
+    expect(Math.abs(svg.x - ((plot?.x ?? 0) + labels))).toBeLessThan(2);
+    expect(Math.abs(svg.width - ((plot?.width ?? 0) - labels))).toBeLessThan(2);
+    await page.getByRole("button", { name: "Over time", exact: true }).click();
+    await page.locator(".series").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "CPU over time" }).click();
+    await page.waitForSelector(".series[data-ready=true]");
+    await settled(page);
+    expect(await page.locator(".series-names").innerText()).toContain("lab-starve");
+    await page.keyboard.press("Escape");
+  });
+
+  test("idle waits are left out of flame graphs, until the chip is removed", async () => {
+    await page.keyboard.press("Digit3");
+    await settled(page);
+    const root = () => page.locator(".flame [data-frame='(all)']").innerText();
+    const without = await root();
+    expect(await page.locator("[data-chip=idle]").innerText()).toContain("idle waits");
+    await page.getByRole("button", { name: "Show idle waits, too" }).click();
+    await settled(page);
+    const withIdle = await root();
+    expect(withIdle).not.toBe(without);
+    expect(new URL(page.url()).searchParams.get("idle")).toBe("1");
+    await page.getByRole("button", { name: "Leave out idle threads" }).click();
+    await settled(page);
+    expect(await root()).toBe(without);
+    // Time without a stack is a box with a name.
+    expect(await page.locator(".flame [data-frame='(no stack was recorded)']").count()).toBe(1);
+  });
+
+  test("stacks of the victim, or of the chain, only", async () => {
+    const { victim, lanes } = await json<{
+      victim: { thread: number };
+      lanes: { who: { thread: number } }[];
+    }>("starve.hitch/stall/1");
+    const asked = async (button: string) => {
+      const [request] = await Promise.all([
+        page.waitForRequest((one) => one.url().includes("/flame?")),
+        page.getByRole("button", { name: button }).click(),
+      ]);
+      await settled(page);
+      return new URL(request.url()).searchParams.get("thread");
+    };
+    expect(await asked("Victim only")).toBe(String(victim.thread));
+    expect(await asked("Chain only")).toBe(lanes.map((lane) => lane.who.thread).join(","));
+    expect(new URL(page.url()).searchParams.get("scope")).toBe("chain");
+    await page.getByRole("button", { name: "All", exact: true }).click();
+    await settled(page);
+  });
+
+  test("several threads are compared in the selected time", async () => {
+    const { processes } = await json<{
+      processes: { name: string; threads: { thread: number; name: string }[] }[];
+    }>("starve.hitch/lanes");
+    const threads = processes.find((p) => p.name === "lab-starve")?.threads ?? [];
+    const ids = threads.slice(0, 3).map((t) => t.thread);
+    const address = new URL(page.url());
+    for (const name of ["stall", "view", "hop"]) address.searchParams.delete(name);
+    address.searchParams.set("thread", ids.join(","));
+    address.searchParams.set("range", "1000000000-2000000000");
+    await page.goto(address.href);
+    await page.waitForSelector("[data-compare='3']");
+    await settled(page);
+    const table = page.locator(".compare-figures");
+    for (const { name } of threads.slice(0, 3)) expect(await table.innerText()).toContain(name);
+    expect(await table.innerText()).toContain("lock held");
+    expect(await page.locator(".compare-bar svg").count()).toBe(3);
+  });
+
+  test("a thread that had nothing to do was idle, in the answer, its bar and its lane", async () => {
+    const { processes } = await json<{
+      processes: { threads: { thread: number; lane: string }[] }[];
+    }>("starve.hitch/lanes");
+    const range = { from: 1_000_000_000, to: 1_200_000_000 };
+    let found = 0;
+    for (const { thread, lane } of processes.flatMap((p) => p.threads)) {
+      const slice = await json<{ class: string | null; from: number; to: number }>(
+        `starve.hitch/slice?lane=${lane}&at=${range.from}`,
+      );
+      if (slice.class !== "idle" || slice.from > range.from || slice.to < range.to) continue;
+      const { partition } = await json<{
+        partition: { what: string; ns: number; state: number }[];
+      }>(`starve.hitch/explain?thread=${thread}&from=${range.from}&to=${range.to}`);
+      expect(partition).toMatchObject([{ what: "idle", ns: 200_000_000, state: 8 }]);
+      found++;
+    }
+    expect(found).toBeGreaterThan(0);
+  });
+
+  test("a crowd of one name is one line of the partition, which opens", async () => {
+    await page.goto(new URL("/?trace=move-my-mouse.hitch", bed.address).href);
+    await page.waitForSelector("[data-answer='1']");
+    await settled(page);
+    const crowd = page.locator(".parts button", { hasText: /^\d+ gomacc$/ }).first();
+    const rows = await page.locator(".parts tr").count();
+    await crowd.click();
+    expect(await page.locator(".parts tr").count()).toBeGreaterThan(rows);
+    expect(await page.locator(".parts .sum").innerText()).toMatch(/100\.0 %.*the whole stall/s);
+  });
+});
