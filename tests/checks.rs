@@ -66,7 +66,8 @@ fn the_outcome_is_written_for_machines() {
     }
 }
 
-/// A command that hangs behind its own lock, and one that does not; and a command that fails.
+/// A command whose threads wait a second for its own lock, and one that does not; and a command
+/// that fails.
 #[test]
 fn live_a_command_is_judged() {
     let test = "live_a_command_is_judged";
@@ -78,7 +79,7 @@ fn live_a_command_is_judged() {
         unhitch(&[&words[..], command].concat())
     };
     let program = env!("CARGO_BIN_EXE_unhitch");
-    let hang = [program, "lab", "starve", "--seconds", "3"];
+    let hang = [program, "lab", "long-hold", "--seconds", "3"];
     let output = record("hang.hitch", "stall > 500ms", &hang);
     if !Path::new(&path("hang.hitch")).exists() {
         let why = text(&output.stderr).lines().next().unwrap_or_default().to_owned();
