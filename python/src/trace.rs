@@ -36,22 +36,7 @@ pub fn open(
 impl Trace {
     /// The threads that a name, pid or tid selects.
     fn victims(&self, name: &str) -> Outcome<Vec<ThreadId>> {
-        let (trace, number) = (self.opened.trace(), name.parse::<u32>().ok());
-        let is_name = |known: &str| known == name || visible(known) == visible(name);
-        let is_named = |id: ThreadId| {
-            trace.threads.get(id).names.iter().any(|(_, known)| is_name(trace.name(*known)))
-        };
-        let is_tid = number.is_some_and(|tid| !trace.threads.incarnations(tid).is_empty());
-        let matching = trace.threads.iter().filter(|&(id, thread)| {
-            let process = trace.threads.process_of(id);
-            number == Some(process.pid)
-                || (is_tid && number == Some(thread.tid))
-                || is_named(id)
-                || is_named(process.leader)
-        });
-        let mut ids: Vec<ThreadId> =
-            matching.map(|(id, _)| id).filter(|id| !id.is_idle()).collect();
-        ids.sort_by_key(|&id| trace.threads.process_of(id).leader != id);
+        let ids = self.opened.trace().threads_called(name);
         if ids.is_empty() {
             let words = format!("no thread or process in this trace is called {name:?}");
             return Err(Failure::new(words));
@@ -84,41 +69,27 @@ impl Trace {
 
 #[pymethods]
 impl Trace {
-    /// The answer by the JSON contract of `unhitch why --json`.
+    /// The answer: the `top` worst stalls by the JSON contract of `unhitch why --json`, and the
+    /// worst in words, as `unhitch why` prints it.
     #[pyo3(signature = (*, victim=None, from_=None, to=None, top=10))]
-    fn why_json(
+    fn why(
         &self,
         py: Python<'_>,
         victim: Option<&str>,
         from_: Option<f64>,
         to: Option<f64>,
         top: usize,
-    ) -> PyResult<String> {
-        let json = py.detach(|| -> Outcome<String> {
-            let (_, stalls) = self.stalls(victim, (from_, to))?;
-            let why = Why::new(self.opened.analysis(), &self.opened.file, &stalls, top);
-            serde_json::to_string(&why).map_err(|error| because(&error))
-        })?;
-        Ok(json)
-    }
-
-    /// The answer in words, as `unhitch why` prints it.
-    #[pyo3(signature = (*, victim=None, from_=None, to=None, top=1))]
-    fn why_text(
-        &self,
-        py: Python<'_>,
-        victim: Option<&str>,
-        from_: Option<f64>,
-        to: Option<f64>,
-        top: usize,
-    ) -> PyResult<String> {
-        let text = py.detach(|| -> Outcome<String> {
+    ) -> PyResult<(String, String)> {
+        let answer = py.detach(|| -> Outcome<_> {
             let (query, stalls) = self.stalls(victim, (from_, to))?;
-            let text = answer::text_for(self.opened.analysis(), &query, &stalls, top);
+            let analysis = self.opened.analysis();
+            let why = Why::new(analysis, &self.opened.file, &stalls, top);
+            let json = serde_json::to_string(&why).map_err(|error| because(&error))?;
+            let text = answer::text_for(analysis, &query, &stalls, 1);
             // Names come from the recorded programs; no name may control the terminal.
-            Ok(text.lines().map(|line| visible(line).into_owned() + "\n").collect())
+            Ok((json, text.lines().map(|line| visible(line).into_owned() + "\n").collect()))
         })?;
-        Ok(text)
+        Ok(answer)
     }
 
     /// A table, by the grammar of `unhitch table`.

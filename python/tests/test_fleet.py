@@ -185,6 +185,22 @@ def test_deleting_and_compacting_gives_what_it_was(recordings: Path, tmp_path: P
         fleet.delete(folder, ["nothing.hitch"])
 
 
+def test_regression_a_compaction_that_was_killed_hides_nothing_later(
+    recordings: Path, tmp_path: Path
+) -> None:
+    files = sorted(recordings.glob("*.hitch"))[:4]
+    folder = tmp_path / "store"
+    fleet.ingest(files, into=folder)
+    whole = fleet.fingerprint(folder)
+    [gone] = fleet.delete(folder, [str(files[0])])
+    fleet.compact(folder)
+    assert not list((folder / "deleted").iterdir())
+    # As if it had been killed before it forgot what was deleted.
+    (folder / "deleted" / gone).touch()
+    assert fleet.ingest(files, into=folder).added == 1
+    assert fleet.fingerprint(folder) == whole
+
+
 def test_killed_and_run_again(store: Path, recordings: Path, tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     command = [sys.executable, "-m", "unhitch", "fleet", "ingest", str(recordings)]

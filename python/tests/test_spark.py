@@ -131,12 +131,12 @@ def test_undisturbed(cluster: Standalone, recordings: Path, on_one_machine: Path
 
 
 def test_duckdb_and_spark_agree_on_every_query(cluster: Standalone, on_one_machine: Path) -> None:
-    from unhitch.fleet import _queries, _report, _spark, _store
+    from unhitch.fleet import _queries, _report, _spark
 
     connection = fleet.connect(on_one_machine)
-    session = _spark.session(cluster.master)
+    session = fleet.spark_session(cluster.master)
     try:
-        _spark.views(session, _store.Store(on_one_machine))
+        fleet.spark_views(session, on_one_machine)
         for name, query in _queries.QUERIES.items():
             answer = connection.sql(query)
             names = list(answer.columns)

@@ -92,6 +92,15 @@ def parser() -> argparse.ArgumentParser:
     parquet.add_argument("trace")
     parquet.add_argument("--output", "-o", help="the folder to make")
     parquet.add_argument("--force", action="store_true", help="replace files that exist")
+    parquet.add_argument("--rules", metavar="FILE", help="wait rules of your own")
+    parquet.add_argument(
+        "--with",
+        dest="together_with",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="another session of the same Windows recording",
+    )
     from .fleet.command import add_to
 
     add_to(commands)
@@ -106,7 +115,12 @@ def main(arguments: list[str] | None = None) -> int:
             query(open(options.trace), options.query, options.form or "text")
         elif options.command == "parquet":
             folder = options.output or os.path.splitext(options.trace)[0] + ".parquet"
-            write_parquet(open(options.trace), folder, replace=options.force)
+            trace = open(
+                options.trace, together_with=options.together_with, rules=options.rules
+            )
+            for warning in trace.warnings:
+                print(f"warning: {visible(warning)}", file=sys.stderr)
+            write_parquet(trace, folder, replace=options.force)
             print(folder)
         else:
             return int(options.run(options))

@@ -24,22 +24,14 @@ class Scan:
     def failure(self) -> str | None: ...
 
 class Trace:
-    def why_json(
+    def why(
         self,
         *,
         victim: str | None = None,
         from_: float | None = None,
         to: float | None = None,
         top: int = 10,
-    ) -> str: ...
-    def why_text(
-        self,
-        *,
-        victim: str | None = None,
-        from_: float | None = None,
-        to: float | None = None,
-        top: int = 1,
-    ) -> str: ...
+    ) -> tuple[str, str]: ...
     def table(
         self,
         name: str,

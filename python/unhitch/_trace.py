@@ -73,9 +73,9 @@ class Trace:
         ``victim`` is a thread's or process's name, its pid or tid. ``start`` and ``end`` are seconds
         since the trace's origin, like all times that the program prints.
         """
-        asked = {"victim": None if victim is None else str(victim), "from_": start, "to": end}
-        answer = json.loads(self._native.why_json(**asked, top=top))
-        return Why(answer, self._native.why_text(**asked, top=1))
+        name = None if victim is None else str(victim)
+        answer, text = self._native.why(victim=name, from_=start, to=end, top=top)
+        return Why(json.loads(answer), text)
 
     def table(
         self,

@@ -327,6 +327,29 @@ impl Trace {
         }
     }
 
+    /// The threads that a user calls `name`: a tid, all threads of a pid, or all threads with that
+    /// thread or process name, as recorded or as printed; main threads first, no idle ones.
+    pub fn threads_called(&self, name: &str) -> Vec<ThreadId> {
+        let number = name.parse::<u32>().ok();
+        let is_name = |known: &str| known == name || visible(known) == visible(name);
+        let is_named = |id: ThreadId| {
+            self.threads.get(id).names.iter().any(|(_, known)| is_name(self.name(*known)))
+        };
+        let is_tid = number.is_some_and(|tid| !self.threads.incarnations(tid).is_empty());
+        let matching = self.threads.iter().filter(|&(id, thread)| {
+            let process = self.threads.process_of(id);
+            // A pid is also the tid of the main thread; it selects the whole process.
+            number == Some(process.pid)
+                || (is_tid && number == Some(thread.tid))
+                || is_named(id)
+                || is_named(process.leader)
+        });
+        let mut ids: Vec<ThreadId> =
+            matching.map(|(id, _)| id).filter(|id| !id.is_idle()).collect();
+        ids.sort_by_key(|&id| self.threads.process_of(id).leader != id);
+        ids
+    }
+
     /// The frame that marks a cut in a stack, see [`ModuleKind::Cut`].
     pub fn cut_frame(&mut self) -> FrameId {
         let path = self.strings.intern(CUT);

@@ -12,6 +12,7 @@ reads the recordings (docs/spark.md). ``docs/fleet.md`` describes the tables.
 
 from ._ingest import Ingested, ingest
 from ._report import Report, report
+from ._spark import session as spark_session, views as spark_views
 from ._store import TABLES, compact, connect, delete, fingerprint
 
 __all__ = [
@@ -24,4 +25,6 @@ __all__ = [
     "fingerprint",
     "ingest",
     "report",
+    "spark_session",
+    "spark_views",
 ]

@@ -66,12 +66,12 @@ def report_on_spark(folder: str | os.PathLike[str], since: str | None, master: s
     """The same, by Spark."""
     from . import _spark
 
-    store = Store(folder)
+    files = Store(folder).traces()
     session = _spark.session(master)
     try:
-        _spark.views(session, store)
+        _spark.views(session, folder)
         rows: Rows = lambda name: _spark.answers(session, name)  # noqa: E731
-        return Report(build(rows, store.traces(), since))
+        return Report(build(rows, files, since))
     finally:
         session.stop()
 

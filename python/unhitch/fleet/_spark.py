@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
 
-__all__ = ["Cluster", "answers", "run", "session"]
+__all__ = ["Cluster", "answers", "run", "session", "views"]
 
 PARTS_PER_CORE = 4
 """Parts of a job for each core. After each job its parts are committed: that much is lost when the
@@ -144,8 +144,9 @@ def run(master: str, folder: str, part_size: int) -> Cluster:
     return Cluster(master, folder, part_size)
 
 
-def views(spark: SparkSession, store: Store) -> None:
-    """Makes the tables of a fleet known to a session."""
+def views(spark: SparkSession, folder: str | os.PathLike[str]) -> None:
+    """Makes the tables of a fleet known to a session, as `connect` does for DuckDB."""
+    store = Store(folder)
     deleted = [(id,) for id in sorted(store.deleted())]
     spark.createDataFrame(deleted, "trace_id string").createOrReplaceTempView("deleted_traces")
     for table, files in store.files().items():

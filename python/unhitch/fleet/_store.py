@@ -134,7 +134,7 @@ class Store:
             yield
 
     def sweep(self) -> None:
-        """Removes what no commit names: the rest of a writer that was killed."""
+        """Removes what no commit names: the rest of a writer that was killed, or of a compaction."""
         commits = self.commits()
         known = {file for commit in commits for files in commit.files.values() for file in files}
         for folder, _, names in os.walk(self.path("tables")):
@@ -147,6 +147,9 @@ class Store:
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             if name not in parts:
                 os.remove(os.path.join(folder, name))
+        inside = {id for commit in commits for id in commit.traces}
+        for id in self.deleted() - inside:
+            os.remove(self.path("deleted", id))
 
     def write_rows(self, part: str, rows: dict[str, dict[str, pyarrow.Table]]) -> dict[str, list[str]]:
         """Writes the rows of a part, by table and day. The same rows give the same files."""
@@ -220,7 +223,7 @@ def view_of(table: str, rows: str) -> str:
 def fingerprint(folder: str | os.PathLike[str]) -> dict[str, str]:
     """A hash of the rows of each table, whatever their order and files: equal fleets are equal."""
     store = Store(folder)
-    parquet, arrow = needs("pyarrow.parquet", "fleet"), needs("pyarrow", "fleet")
+    parquet = needs("pyarrow.parquet", "fleet")
     deleted = store.deleted()
     prints = {}
     for table, files in store.files().items():
@@ -231,7 +234,6 @@ def fingerprint(folder: str | os.PathLike[str]) -> dict[str, str]:
                 if row["trace_id"] not in deleted:
                     rows.append(json.dumps([day, row], sort_keys=True))
         prints[table] = f"{len(rows)} {hashlib.sha256(chr(10).join(sorted(rows)).encode()).hexdigest()}"
-    del arrow
     return prints
 
 
@@ -277,8 +279,6 @@ def compact(folder: str | os.PathLike[str]) -> None:
                 if rows.num_rows:
                     files[table] += store.write_rows(part, {table: {day: rows}})[table]
         store.commit(Commit(part, traces, files, [commit.part for commit in commits]))
-        for id in deleted:
-            os.remove(store.path("deleted", id))
         # Only now may the replaced parts go; a reader that began before keeps its open files.
         store.sweep()
         newest = next(commit for commit in store.commits() if commit.part == part)
