@@ -1,4 +1,5 @@
-//! `unhitch sql` and `unhitch fleet` hand over to the Python package, and say how to get it.
+//! `unhitch sql`, `unhitch export --to parquet` and `unhitch fleet` hand over to the Python package,
+//! and say how to get it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,6 +27,7 @@ fn without_python_one_line_says_how_to_get_the_package() {
         for (arguments, extra) in [
             (&["sql", "a.hitch", "select 1"][..], "unhitch[sql]"),
             (&["fleet", "report", "a"][..], "unhitch[fleet]"),
+            (&["export", "a.hitch", "--to", "parquet"][..], "unhitch[arrow]"),
         ] {
             let output = run(&python, arguments);
             let said = String::from_utf8(output.stderr).unwrap();
@@ -54,6 +56,13 @@ fn arguments_reach_the_package_as_they_are() {
         printed(&["fleet", "ingest", "d", "--into", "x y"]),
         "<fleet><ingest><d><--into><x y>"
     );
+    let rules = folder.path().join("my.toml");
+    let output = folder.path().join("out.parquet");
+    let [rules, output] = [&rules, &output].map(|path| path.to_str().unwrap());
+    assert_eq!(
+        printed(&["export", "--to", "parquet", "-o", output, "--rules", rules, "--", "-a.hitch"]),
+        format!("<parquet><--output><{output}><--rules><{rules}><--><-a.hitch>")
+    );
 }
 
 #[test]
@@ -73,4 +82,34 @@ fn the_package_is_not_looked_for_in_the_current_folder() {
     let output = command.env_remove("UNHITCH_PYTHON").env_remove("PYTHONPATH").output().unwrap();
     assert!(!output.status.success());
     assert!(!String::from_utf8_lossy(&output.stdout).contains("planted"));
+}
+
+/// The names in the lines of a section of a manifest.
+fn names<'t>(manifest: &'t str, section: &str) -> Vec<&'t str> {
+    let lines = manifest.lines().skip_while(|line| *line != section).skip(1);
+    let own = lines.take_while(|line| !line.starts_with('['));
+    own.filter_map(|line| line.split(['.', ' ', '=']).next().filter(|name| !name.is_empty()))
+        .collect()
+}
+
+/// `python/` has a lock file of its own, and is built with `--locked`.
+#[test]
+fn the_packages_lock_file_has_what_our_crates_need() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let lock = fs::read_to_string(root.join("python/Cargo.lock")).unwrap();
+    let mut crates = 0;
+    for package in lock.split("[[package]]\n").skip(1) {
+        let name = package.split('"').nth(1).unwrap();
+        let folder = root.join("crates").join(name.trim_start_matches("unhitch-"));
+        let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        crates += 1;
+        for needed in names(&manifest, "[dependencies]") {
+            // Where there are two versions, the name is followed by one.
+            let is_locked = [format!(" \"{needed}\","), format!(" \"{needed} ")]
+                .iter()
+                .any(|line| package.contains(line));
+            assert!(is_locked, "{name} needs {needed}: run `cargo metadata >/dev/null` in python/");
+        }
+    }
+    assert!(crates >= 4, "{crates}");
 }

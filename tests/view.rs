@@ -128,6 +128,41 @@ fn what_cannot_be_served_is_reported() {
 }
 
 #[test]
+fn the_report_of_a_fleet_is_shown_above_its_traces() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces = folder.path().join("traces");
+    std::fs::create_dir(&traces).unwrap();
+    std::fs::copy(example(), traces.join("starve.hitch")).unwrap();
+    let report = folder.path().join("report.json");
+    std::fs::write(
+        &report,
+        r#"{"version": 1, "fleet": {"traces": 1, "hosts": 1, "first_day": "2026-09-01",
+            "last_day": "2026-09-01", "stalls": 0, "with_stalls": 0, "with_losses": 0,
+            "total_ns": 0}, "since": null, "causes": [], "coverage": [], "regressions": [],
+            "contrast": [], "clusters": []}"#,
+    )
+    .unwrap();
+    let words = |path: &Path| {
+        [path.as_os_str(), "--fleet".as_ref(), report.as_os_str()].map(OsStr::to_owned)
+    };
+    assert_eq!(View::new(words(&traces)).ask("/api/fleet")["fleet"]["traces"], 1);
+    let refused = |words: &[&OsStr]| {
+        let out = Command::new(UNHITCH).arg("view").args(words).output().unwrap();
+        assert_eq!(out.status.code(), Some(1));
+        String::from_utf8(out.stderr).unwrap()
+    };
+    let one = example();
+    let single = refused(&[one.as_os_str(), "--fleet".as_ref(), report.as_os_str()]);
+    assert!(single.contains("--fleet needs a folder of traces"), "{single}");
+    let no_report = refused(&[traces.as_os_str(), "--fleet".as_ref(), one.as_os_str()]);
+    assert!(no_report.contains("no report of a fleet"), "{no_report}");
+    // The tables of a fleet are no traces.
+    std::fs::write(folder.path().join("fleet.json"), "{}").unwrap();
+    let tables = refused(&[folder.path().as_os_str()]);
+    assert!(tables.contains("unhitch fleet report DIR --json"), "{tables}");
+}
+
+#[test]
 fn a_report_is_written_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");

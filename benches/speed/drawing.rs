@@ -27,7 +27,7 @@ fn server(folder: &Path) -> anyhow::Result<Server> {
         listing: Box::new(|_, _| Err("no code".to_owned())),
         rules: Rules::default(),
     };
-    Ok(Server::bind(Config { path, port: 0, upload_limit_bytes: 0, tools })?)
+    Ok(Server::bind(Config { path, fleet: None, port: 0, upload_limit_bytes: 0, tools })?)
 }
 
 /// Serves the big trace until interrupted, to look at it: `speed serve-big`.

@@ -2,12 +2,12 @@
 //!
 //! Formats are in the registry of `unhitch-export`, each with a writer that reports what the trace
 //! has and the format cannot carry. That goes to standard error. A perf.data needs nothing but the
-//! trace's events, and is written by `unhitch-formats`.
+//! trace's events, and is written by `unhitch-formats`; Parquet by the Python package.
 
 use crate::args::{ExportArgs, ExportFormat, wrong_usage};
 use crate::done::Done;
 use crate::terminal::{clear, note, print, progress as progress_line};
-use crate::{load, selection};
+use crate::{load, python, selection};
 use anyhow::{Context, bail};
 use std::io::{ErrorKind, IsTerminal, stderr};
 use std::path::Path;
@@ -34,12 +34,24 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<Done> {
     if existing == Existing::Kept && path.exists() {
         bail!(exists(&path));
     }
+    match args.to {
+        ExportFormat::Parquet => python::parquet(args, &path),
+        ExportFormat::PerfData => export_file(args, None, &path, existing),
+        ExportFormat::Known(format) => export_file(args, Some(format), &path, existing),
+    }
+}
+
+/// Writes a file of this format, or else a `perf.data`.
+fn export_file(
+    args: &ExportArgs,
+    format: Option<&Format>,
+    path: &Path,
+    existing: Existing,
+) -> anyhow::Result<Done> {
     let reader = load::Reader::new(&args.trace.reading);
-    let trace = match args.to {
-        ExportFormat::PerfData => reader.read_without_names(&args.trace.path)?,
-        ExportFormat::Known(format) => {
-            reader.read_for(&args.trace.path, load::For::of(format.name == "json"))?
-        }
+    let trace = match format {
+        None => reader.read_without_names(&args.trace.path)?,
+        Some(format) => reader.read_for(&args.trace.path, load::For::of(format.name == "json"))?,
     };
     let selection = Selection {
         window: selection::window(args.window(), &trace, trace.extent())?,
@@ -49,23 +61,23 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<Done> {
         },
     };
     trace.warnings.lines().for_each(|warning| note(&format!("warning: {warning}")));
-    let mut file = NewFile::create(&path, Readers::Owner, existing)?;
-    let notes = match args.to {
-        ExportFormat::PerfData => {
+    let mut file = NewFile::create(path, Readers::Owner, existing)?;
+    let notes = match format {
+        None => {
             let exported = perf_data::export(&trace, &selection, PRODUCER, &mut file)
                 .map_err(full_disk)
-                .with_context(|| visible_path(&path))?;
+                .with_context(|| visible_path(path))?;
             perf_data_notes(&trace, &exported)
         }
-        ExportFormat::Known(format) => write(args, format, &trace, &selection, &mut file)
-            .with_context(|| visible_path(&path))?,
+        Some(format) => write(args, format, &trace, &selection, &mut file)
+            .with_context(|| visible_path(path))?,
     };
     match file.publish() {
-        Err(Error::Exists(_)) => bail!(exists(&path)),
+        Err(Error::Exists(_)) => bail!(exists(path)),
         result => drop(result?),
     }
     notes.iter().for_each(|line| note(line));
-    print(&format!("{}\n", visible_path(&path)))?;
+    print(&format!("{}\n", visible_path(path)))?;
     Ok(Done::Yes)
 }
 
@@ -99,6 +111,11 @@ fn write(
 /// Refuses options that the format does not have.
 fn check(args: &ExportArgs) {
     let refused = |why: &str| wrong_usage("export", &std::io::Error::other(why));
+    if matches!(args.to, ExportFormat::Parquet)
+        && !(args.victim.is_none() && args.window().is_everything())
+    {
+        refused("--victim, --from and --until are not for --to parquet: its tables are whole")
+    }
     match (args.to, args.of.map(Of::from)) {
         (_, None) => {}
         (ExportFormat::Known(format), Some(of)) if format.has_one_kind => {

@@ -1,11 +1,13 @@
-//! Commands of the Python package `unhitch`: `sql` and `fleet`. This program finds a Python that
-//! has it, and says how to get it where there is none.
+//! Commands of the Python package `unhitch`: `sql`, `export --to parquet` and `fleet`. This program
+//! finds a Python that has it, and says how to get it where there is none.
 
-use crate::args::{FleetArgs, SqlArgs};
+use crate::args::{ExportArgs, FleetArgs, SqlArgs};
 use crate::done::Done;
+use crate::settings::rules_file;
 use anyhow::{Context, bail};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::Command;
 
 /// Names the Python to use.
@@ -30,23 +32,42 @@ pub fn sql(args: &SqlArgs) -> anyhow::Result<Done> {
     };
     let words = [OsStr::new("sql")].into_iter().chain(form.map(OsStr::new));
     let names = [OsStr::new("--"), args.trace.as_os_str(), OsStr::new(&args.query)];
-    run("sql", words.chain(names))
+    run("sql", "sql", words.chain(names))
+}
+
+/// Writes the tables of a trace as a folder of Parquet files.
+pub fn parquet(args: &ExportArgs, folder: &Path) -> anyhow::Result<Done> {
+    let mut words = vec![OsStr::new("parquet"), OsStr::new("--output"), folder.as_os_str()];
+    let rules = rules_file(&args.rules);
+    if let Some(rules) = &rules {
+        words.extend([OsStr::new("--rules"), rules.as_os_str()]);
+    }
+    for other in &args.trace.reading.with {
+        words.extend([OsStr::new("--with"), other.as_os_str()]);
+    }
+    if args.force {
+        words.push(OsStr::new("--force"));
+    }
+    words.extend([OsStr::new("--"), args.trace.path.as_os_str()]);
+    run("export --to parquet", "arrow", words.into_iter())
 }
 
 /// Runs a command over the recordings of a fleet.
 pub fn fleet(args: &FleetArgs) -> anyhow::Result<Done> {
-    run(
-        "fleet",
-        [OsStr::new("fleet")].into_iter().chain(args.words.iter().map(OsString::as_os_str)),
-    )
+    let words = args.words.iter().map(OsString::as_os_str);
+    run("fleet", "fleet", [OsStr::new("fleet")].into_iter().chain(words))
 }
 
-fn run<'w>(command: &str, words: impl Iterator<Item = &'w OsStr>) -> anyhow::Result<Done> {
+/// Runs `command` of this program, by the package with the extra named so.
+fn run<'w>(
+    command: &str,
+    extra: &str,
+    words: impl Iterator<Item = &'w OsStr>,
+) -> anyhow::Result<Done> {
     let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
     let how = format!(
-        "`unhitch {command}` needs Python with the package unhitch: pip install 'unhitch[{}]', or \
-         name a Python that has it in {PYTHON}",
-        if command == "fleet" { "fleet" } else { "sql" }
+        "`unhitch {command}` needs Python with the package unhitch: pip install \
+         'unhitch[{extra}]', or name a Python that has it in {PYTHON}"
     );
     let status = match Command::new(&python).arg("-c").arg(STARTER).args(words).status() {
         Err(error) if error.kind() == ErrorKind::NotFound => bail!("{how}"),

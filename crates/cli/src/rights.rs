@@ -10,7 +10,7 @@
 //! Two files of the kernel are opened before that, because their content can only be seen with a
 //! capability: the kernel's symbols and its code.
 
-use crate::args::{Command, ReadingArgs, RulesArgs};
+use crate::args::{Command, ExportFormat, ReadingArgs, RulesArgs};
 use crate::settings::{rules_file, symbol_path};
 use crate::terminal::note;
 use anyhow::Context;
@@ -129,6 +129,8 @@ fn reach(command: &Command) -> Option<Allowed> {
             let reach = Reach::new(&args.trace.path, &args.trace.reading, &args.rules);
             reach.output(Some(args.output.as_deref().unwrap_or(&args.trace.path)))
         }
+        // Python has its own modules, wherever those are.
+        Command::Export(args) if matches!(args.to, ExportFormat::Parquet) => return None,
         Command::Export(args) => {
             let reach = Reach::new(&args.trace.path, &args.trace.reading, &args.rules);
             reach.output(Some(&args.output()))
@@ -136,7 +138,9 @@ fn reach(command: &Command) -> Option<Allowed> {
         Command::Diff(args) => {
             Reach::new(&args.before, &args.reading, &args.rules).input(Some(&args.after))
         }
-        Command::View(args) => Reach::new(&args.path, &args.reading, &args.rules).shown(&args.path),
+        Command::View(args) => Reach::new(&args.path, &args.reading, &args.rules)
+            .shown(&args.path)
+            .input(args.fleet.as_deref()),
         #[cfg(target_os = "linux")]
         Command::List(args) => Reach(Allowed::default()).input(Some(&crate::list::folder(args))),
         _ => return None,

@@ -4,28 +4,11 @@
 use crate::args::WindowArgs;
 use anyhow::bail;
 use std::time::Duration;
-use unhitch_model::{ThreadId, Trace, Window, visible};
+use unhitch_model::{ThreadId, Trace, Window};
 
-/// The threads that `name` selects: a tid, all threads of a pid, or all threads with that thread or
-/// process name; main threads first.
+/// The threads that `name` selects, see [`Trace::threads_called`].
 pub fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
-    let number = name.parse::<u32>().ok();
-    // The name as recorded, or as printed.
-    let is_name = |known: &str| known == name || visible(known) == visible(name);
-    let named = |id: ThreadId| {
-        trace.threads.get(id).names.iter().any(|(_, known)| is_name(trace.name(*known)))
-    };
-    let is_tid = number.is_some_and(|tid| !trace.threads.incarnations(tid).is_empty());
-    let matching = trace.threads.iter().filter(|&(id, thread)| {
-        let process = trace.threads.process_of(id);
-        // A pid is also the tid of the main thread; it selects the whole process.
-        number == Some(process.pid)
-            || (is_tid && number == Some(thread.tid))
-            || named(id)
-            || named(process.leader)
-    });
-    let mut ids: Vec<ThreadId> = matching.map(|(id, _)| id).filter(|id| !id.is_idle()).collect();
-    ids.sort_by_key(|&id| trace.threads.process_of(id).leader != id);
+    let ids = trace.threads_called(name);
     if ids.is_empty() {
         bail!("no thread or process in this trace is called {name:?}");
     }

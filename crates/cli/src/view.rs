@@ -19,6 +19,16 @@ pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     if args.path.is_dir() && !args.reading.with.is_empty() {
         bail!("{}: --with needs a trace, and this is a folder", visible_path(&args.path));
     }
+    if args.fleet.is_some() && !args.path.is_dir() {
+        bail!("{}: --fleet needs a folder of traces", visible_path(&args.path));
+    }
+    if args.path.join("fleet.json").is_file() {
+        bail!(
+            "{}: holds the tables of a fleet; `unhitch fleet report DIR --json > report.json` makes \
+             the report for `unhitch view TRACES --fleet report.json`",
+            visible_path(&args.path)
+        );
+    }
     let reader = load::Reader::new(&args.reading);
     let open = move |path: &Path| reader.read(path).map_err(|error| format!("{error:#}"));
     let tools = Tools {
@@ -28,11 +38,15 @@ pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     };
     let config = Config {
         path: args.path.clone(),
+        fleet: args.fleet.clone(),
         port: args.port,
         upload_limit_bytes: UPLOAD_LIMIT_BYTES,
         tools,
     };
-    let server = Server::bind(config).with_context(|| visible_path(&args.path))?;
+    let server = Server::bind(config).with_context(|| {
+        let shown = [Some(&args.path), args.fleet.as_ref()].into_iter().flatten();
+        shown.map(|path| visible_path(path)).collect::<Vec<_>>().join(", ")
+    })?;
     let address = server.address();
     print(&format!("{address}\n"))?;
     std::io::stdout().flush()?;

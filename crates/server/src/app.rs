@@ -1,5 +1,6 @@
 //! What all requests share: the folder, and the traces that are open.
 
+use crate::fleet::Fleet;
 use crate::gate::Gate;
 use crate::loaded::Loaded;
 use crate::opened::{Opened, Stage};
@@ -22,6 +23,8 @@ type ClosedEntries = FxHashMap<String, (Stamp, Map<String, Value>)>;
 pub(crate) struct App {
     pub gate: Arc<Gate>,
     pub folder: TraceFolder,
+    /// The report over a fleet, if the page shows one.
+    pub fleet: Option<Fleet>,
     tools: Arc<Tools>,
     pub upload_limit_bytes: u64,
     /// The open traces in the order of their last use, the most recent last.
@@ -32,10 +35,17 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub fn new(folder: TraceFolder, gate: Gate, tools: Tools, upload_limit_bytes: u64) -> Self {
+    pub fn new(
+        folder: TraceFolder,
+        fleet: Option<Fleet>,
+        gate: Gate,
+        tools: Tools,
+        upload_limit_bytes: u64,
+    ) -> Self {
         Self {
             gate: Arc::new(gate),
             folder,
+            fleet,
             tools: Arc::new(tools),
             upload_limit_bytes,
             open: Mutex::default(),

@@ -9,6 +9,7 @@ mod app;
 mod background;
 mod connections;
 mod error;
+mod fleet;
 mod gate;
 mod loaded;
 mod opened;
@@ -27,6 +28,7 @@ pub use report::report;
 pub use tools::{Listing, ListingQuestion, Open, Tools};
 
 use app::App;
+use fleet::Fleet;
 use gate::Gate;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
@@ -40,6 +42,8 @@ pub const UPLOAD_LIMIT_BYTES: u64 = 4 << 30;
 pub struct Config {
     /// A trace or a folder.
     pub path: PathBuf,
+    /// The report over a fleet to show above the folder's traces.
+    pub fleet: Option<PathBuf>,
     /// The port; 0 for any that is free.
     pub port: u16,
     /// Maximum size of an upload, bytes.
@@ -58,13 +62,15 @@ impl Server {
     /// Takes a port on 127.0.0.1 and on no other address.
     ///
     /// # Errors
-    /// When there is no such trace or folder, or the port is taken.
+    /// When there is no such trace or folder, no such report, or the port is taken.
     pub fn bind(config: Config) -> Result<Self, Error> {
         let folder = TraceFolder::new(&config.path)?;
+        let fleet = config.fleet.as_deref().map(Fleet::new).transpose()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port))
             .map_err(Error::io("listening on 127.0.0.1"))?;
         let port = listener.local_addr().map_err(Error::io("listening on 127.0.0.1"))?.port();
-        let app = App::new(folder, Gate::new(port)?, config.tools, config.upload_limit_bytes);
+        let app =
+            App::new(folder, fleet, Gate::new(port)?, config.tools, config.upload_limit_bytes);
         Ok(Self { listener, app: Arc::new(app) })
     }
 

@@ -41,6 +41,8 @@ export interface ServerInfo {
   single: string | null;
   editable: boolean;
   upload_limit_bytes: number;
+  /** Whether there is a report over a fleet to show. */
+  fleet: boolean;
 }
 
 export interface TraceEntry {

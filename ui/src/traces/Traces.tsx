@@ -7,6 +7,7 @@ import { getJson, send } from "../api/client";
 import { server } from "../api/data";
 import { asApiError, liveQuery } from "../api/query";
 import type { TraceEntry } from "../api/types";
+import { Fleet } from "../fleet/Fleet";
 import { Dialog } from "../parts/Dialog";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import * as store from "../state/store";
@@ -67,6 +68,7 @@ export function Traces() {
       }}
     >
       <Head editable={editable} filter={filter} add={add} />
+      {server.value.data?.fleet && <Fleet />}
       {uploads.value.map((one) => (
         <UploadRow key={one.id} upload={one} />
       ))}

@@ -74,8 +74,11 @@ export class TestBed {
   ) {}
 
   /** Serves a new folder, which `fill` fills with traces. */
-  static async start(fill: (folder: string) => Promise<void> | void): Promise<TestBed> {
-    return TestBed.startOn((folder) => folder, fill);
+  static async start(
+    fill: (folder: string) => Promise<void> | void,
+    options: (folder: string) => string[] = () => [],
+  ): Promise<TestBed> {
+    return TestBed.startOn((folder) => folder, fill, options);
   }
 
   /** Serves a single trace. */
@@ -86,6 +89,7 @@ export class TestBed {
   private static async startOn(
     served: (folder: string) => string,
     fill: (folder: string) => Promise<void> | void,
+    options: (folder: string) => string[] = () => [],
   ): Promise<TestBed> {
     const home = mkdtempSync(join(tmpdir(), "unhitch-page-"));
     const folder = join(home, "traces");
@@ -93,7 +97,8 @@ export class TestBed {
     await fill(folder);
     // The golden traces' symbols of Windows functions.
     const symbols = join(folder, "symbols");
-    const server = spawn(UNHITCH, ["view", served(folder), "--symbols", symbols], {
+    const words = ["view", served(folder), "--symbols", symbols, ...options(folder)];
+    const server = spawn(UNHITCH, words, {
       stdio: ["ignore", "pipe", "inherit"],
       env: { ...process.env, BROWSER: "true", DISPLAY: "" },
     });

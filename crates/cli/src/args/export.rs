@@ -11,18 +11,22 @@ use unhitch_export::{FORMATS, Format, Of};
 /// A file format of other tools.
 #[derive(Clone, Copy, Debug)]
 pub enum ExportFormat {
+    /// A folder of Parquet files, written by the Python package.
+    Parquet,
     /// perf's: the events alone.
     PerfData,
     /// One that also shows what is known of the trace.
     Known(&'static Format),
 }
 
+const PARQUET: &str = "parquet";
 const PERF_DATA: &str = "perf.data";
 
 impl ExportFormat {
     /// The extension of its files.
     pub const fn extension(self) -> &'static str {
         match self {
+            Self::Parquet => PARQUET,
             Self::PerfData => PERF_DATA,
             Self::Known(format) => format.extension,
         }
@@ -31,10 +35,13 @@ impl ExportFormat {
     fn parser() -> impl TypedValueParser<Value = Self> {
         let perf_data = PossibleValue::new(PERF_DATA)
             .help("For perf script, perf report and perf sched timehist: the events");
+        let parquet = PossibleValue::new(PARQUET)
+            .help("A folder with a Parquet file for each table, by the Python package");
         let known = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.doc));
-        PossibleValuesParser::new(known.chain([perf_data])).map(|name| {
+        PossibleValuesParser::new(known.chain([parquet, perf_data])).map(|name| {
             let known = FORMATS.iter().find(|format| format.name == name);
-            known.map_or(Self::PerfData, Self::Known)
+            let others = if name == PARQUET { Self::Parquet } else { Self::PerfData };
+            known.map_or(others, Self::Known)
         })
     }
 }
@@ -74,7 +81,8 @@ pub struct ExportArgs {
     /// With pprof and folded: which stacks [default: waits]
     #[arg(long, value_name = "STACKS", value_enum)]
     pub of: Option<ExportedStacks>,
-    /// The file to write [default: the trace's name with the format's extension]
+    /// The file to write, of Parquet the folder [default: the trace's name with the format's
+    /// extension]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace the file if it exists already

@@ -10,6 +10,9 @@ pub struct ViewArgs {
     /// drop
     #[arg(value_name = "TRACE|DIR", default_value = ".")]
     pub path: PathBuf,
+    /// Above the traces, show the report over a fleet: what `unhitch fleet report DIR --json` printed
+    #[arg(long, value_name = "FILE")]
+    pub fleet: Option<PathBuf>,
     /// Port on 127.0.0.1 [default: any free port]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub port: u16,

@@ -34,6 +34,7 @@ pub(super) async fn server(State(app): State<Arc<App>>) -> Json<Value> {
         "editable": app.folder.single().is_none(),
         "upload_limit_bytes": app.upload_limit_bytes,
         "page": page::is_built(),
+        "fleet": app.fleet.is_some(),
     }))
 }
 
@@ -157,7 +158,7 @@ pub(super) async fn delete(
 }
 
 /// Runs work that waits for a disk off the network's thread.
-async fn blocking<R: Send + 'static>(
+pub(super) async fn blocking<R: Send + 'static>(
     work: impl FnOnce() -> Result<R, Error> + Send + 'static,
 ) -> Result<R, Error> {
     spawn_blocking(work).await.unwrap_or(Err(Error::Broken))

@@ -2,6 +2,7 @@
 
 mod event;
 mod flame;
+mod fleet;
 mod folder;
 mod hot;
 mod lanes;
@@ -73,6 +74,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/server", get(folder::server))
         .route("/api/traces", get(folder::list).post(folder::upload))
         .route("/api/traces/{trace}", axum::routing::patch(folder::change).delete(folder::delete))
+        .route("/api/fleet", get(fleet::fleet))
         .route("/api/tables", get(table::tables))
         .nest("/api/t/{trace}", trace)
         .route("/api/{*rest}", any(|| async { Error::NotFound("route") }))

@@ -153,11 +153,21 @@ impl Served {
     }
 }
 
+/// What reads traces in tests.
+pub fn tools() -> Tools {
+    Tools { open: Box::new(open), listing: Box::new(listing), rules: Rules::default() }
+}
+
 /// Serves `path`; the port and the token.
 pub fn serve(path: &Path, upload_limit_bytes: u64) -> (u16, String) {
-    let tools = Tools { open: Box::new(open), listing: Box::new(listing), rules: Rules::default() };
+    serve_with(path, None, upload_limit_bytes)
+}
+
+/// The same, with the report over a fleet.
+pub fn serve_with(path: &Path, fleet: Option<PathBuf>, upload_limit_bytes: u64) -> (u16, String) {
+    let path = path.to_owned();
     let server =
-        Server::bind(Config { path: path.to_owned(), port: 0, upload_limit_bytes, tools }).unwrap();
+        Server::bind(Config { path, fleet, port: 0, upload_limit_bytes, tools: tools() }).unwrap();
     let address = server.address();
     let (port, token) =
         address.strip_prefix("http://127.0.0.1:").unwrap().split_once("/?token=").unwrap();
