@@ -1,7 +1,8 @@
 //! What a wait was about, and who has the other end of it.
 
 use crate::Analysis;
-use crate::explain::kept_wait;
+use crate::WaitClass;
+use crate::explain::{class_of, kept_wait};
 use crate::timeline::Segment;
 use crate::wording::sentence::{Sentence, Span, Subject, sentence};
 use crate::wording::units;
@@ -75,9 +76,19 @@ pub(super) fn waited_on(
         (DescriptorKind::File | DescriptorKind::Folder, ..) if !name.is_empty() => {
             sentence!(" for the file {}", name)
         }
+        // Terminals of emulators have numbers for names.
+        (DescriptorKind::Device, ..) if is_terminal(analysis, sleep, name) => {
+            sentence!(" for the terminal pts/{}", name)
+        }
         (DescriptorKind::Device, ..) if !name.is_empty() => sentence!(" for the device {}", name),
         _ => Sentence::default(),
     }
+}
+
+/// True if this sleep is for a terminal whose name is a number.
+fn is_terminal(analysis: &Analysis<'_>, sleep: &Segment, name: &str) -> bool {
+    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && matches!(class_of(analysis, sleep), WaitClass::Ipc | WaitClass::Idle)
 }
 
 /// The only process that has the other end of what a thread waits on in this sleep; nothing if
