@@ -132,3 +132,101 @@ fn one_that_could_go_on_is_none() {
     let chain: Vec<ThreadId> = stall.explanation.hops.iter().map(|hop| hop.by).collect();
     assert_eq!(chain, [one, other], "owners are followed: {text}");
 }
+
+/// "client" asks "server" on a socket every 20 ms. The server answers at once, but the last time, at
+/// 800 ms, it does what `last` says until the recording ends at 2 s.
+fn asks(last: impl Fn(&mut Scene, ThreadId)) -> (Trace, [ThreadId; 2]) {
+    let mut scene = Scene::default();
+    let [client, server] =
+        [(100, "client"), (200, "server")].map(|(pid, name)| scene.thread(pid, pid, name));
+    let receive = |scene: &mut Scene, own: &str| {
+        scene.stack(&[
+            "main",
+            own,
+            "recv",
+            "|",
+            "udp_recvmsg",
+            "__skb_wait_for_more_packets",
+            "schedule",
+        ])
+    };
+    let [answer, request] = ["ask", "serve"].map(|own| receive(&mut scene, own));
+    let rest = scene.stack(&["main", "|", "hrtimer_nanosleep", "do_nanosleep", "schedule"]);
+    let timer = scene.stack(&["|", "asm_common_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let send =
+        scene.stack(&["main", "send", "|", "udp_sendmsg", "sock_def_readable", "try_to_wake_up"]);
+    for at in (0..=800).step_by(20).map(|ms| ms * MS) {
+        scene.wake(at, 0, ThreadId::IDLE, client, WakeFlags::HARDIRQ, timer);
+        scene.switch(at + 10, 0, IDLE, Runnable, client, StackId::EMPTY);
+        scene.wake(at + 20, 0, client, server, WakeFlags::default(), send);
+        scene.switch(at + 30, 0, client, Sleeping, IDLE, answer);
+        scene.switch(at + 30, 1, IDLE, Runnable, server, StackId::EMPTY);
+        if at < 800 * MS {
+            scene.wake(at + 40, 1, server, client, WakeFlags::default(), send);
+            scene.switch(at + 50, 1, server, Sleeping, IDLE, request);
+            scene.switch(at + 50, 0, IDLE, Runnable, client, StackId::EMPTY);
+            scene.switch(at + 60, 0, client, Sleeping, IDLE, rest);
+        }
+    }
+    last(&mut scene, server);
+    let mut trace = scene.finish(2, 2_000 * MS);
+    trace.meta.system = System::Linux;
+    trace.has_all_holders = true;
+    trace.holders = vec![Holder { inode: 7, process: server, fd: 3, reads: true, writes: true }];
+    let on = Descriptor {
+        kind: DescriptorKind::InternetSocket,
+        inode: 6,
+        peer_inode: Some(7),
+        ..Descriptor::default()
+    };
+    trace.kept_waits.push(KeptWait {
+        thread: client,
+        time: Time::from_nanos(800_030_000),
+        syscall: Some(45),
+        arguments: [3, 0],
+        kernel_lock_avma: None,
+        owner: None,
+        descriptor: Some(Box::new(on)),
+    });
+    (trace, [client, server])
+}
+
+#[test]
+fn who_does_not_answer_is_followed() {
+    let (trace, [client, server]) = asks(|scene, server| {
+        let sleep =
+            scene.stack(&["main", "compact", "|", "hrtimer_nanosleep", "do_nanosleep", "schedule"]);
+        scene.switch(801 * MS, 1, server, Sleeping, IDLE, sleep);
+    });
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let query = Query::default();
+    let stalls = diagnose(&analysis, &query);
+    let text = text_for(&analysis, &query, &stalls, 1);
+    let found: Vec<_> =
+        stalls.iter().map(|stall| (stall.candidate.victim, stall.finding.culprit)).collect();
+    assert_eq!(found, [(client, Some(server))], "{text}");
+    assert!(text.contains("waits (network) for server 200, which has not answered yet"), "{text}");
+    assert!(
+        text.contains("EVIDENCE  inferred: the recording ends before client 100 has its answer"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_server_that_waits_for_requests_owes_no_answer() {
+    let (trace, _) = asks(|scene, server| {
+        let names = [
+            "main",
+            "serve",
+            "recv",
+            "|",
+            "udp_recvmsg",
+            "__skb_wait_for_more_packets",
+            "schedule",
+        ];
+        let request = scene.stack(&names);
+        scene.switch(801 * MS, 1, server, Sleeping, IDLE, request);
+    });
+    let analysis = Analysis::new(&trace, &Rules::default());
+    assert_eq!(diagnose(&analysis, &Query::default()).len(), 0);
+}

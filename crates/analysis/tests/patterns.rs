@@ -386,6 +386,70 @@ fn long_hold_for_a_disk_and_stopped() {
     assert!(text.contains("62.7 % waiting for a disk, 33.6 % stopped"), "{text}");
 }
 
+/// A thread that beats every 20 ms, and once stands still in `state` on `stop` until `by` lets it go
+/// on.
+fn stands_still(state: TaskState, stop: &[&str], by: &str, go_on: &[&str]) -> Trace {
+    let mut scene = Scene::default();
+    let [beat, other] = [scene.thread(100, 100, "beat"), scene.thread(500, 501, by)];
+    let rest = scene.stack(&["main", "|", "hrtimer_nanosleep", "do_nanosleep", "schedule"]);
+    let timer = scene.stack(&["|", "asm_common_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let [stop, go_on] = [scene.stack(stop), scene.stack(go_on)];
+    for at in (0..1_000).step_by(20).map(|ms| ms * MS) {
+        scene.switch(at, 0, beat, Sleeping, ThreadId::IDLE, rest);
+        scene.wake(at + 19 * MS, 0, ThreadId::IDLE, beat, WakeFlags::HARDIRQ, timer);
+        scene.switch(at + 19 * MS, 0, ThreadId::IDLE, Runnable, beat, StackId::EMPTY);
+    }
+    scene.switch(1_000 * MS, 0, beat, state, ThreadId::IDLE, stop);
+    scene.switch(2_299 * MS, 1, ThreadId::IDLE, Runnable, other, StackId::EMPTY);
+    scene.wake(2_300 * MS, 1, other, beat, WakeFlags::default(), go_on);
+    scene.switch(2_301 * MS, 1, other, Sleeping, ThreadId::IDLE, StackId::EMPTY);
+    scene.switch(2_300 * MS, 0, ThreadId::IDLE, Runnable, beat, StackId::EMPTY);
+    scene.finish(2, 2_400 * MS)
+}
+
+#[test]
+fn a_debugger_is_who_stopped_the_thread_that_it_lets_go_on() {
+    let stop = ["main", "compute", "|", "get_signal", "ptrace_stop", "schedule"];
+    let detach =
+        ["main", "detach", "|", "ptrace_request", "__ptrace_unlink", "signal_wake_up_state"];
+    let trace = stands_still(TaskState::Traced, &stop, "gdb", &detach);
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::Stopped, Some(ThreadId(2)))
+    );
+    assert_eq!(stall.finding.evidence, Evidence::Direct);
+    assert!(
+        text.contains("CAUSE     beat 100 was stopped by its tracer gdb 501 (gdb 500)."),
+        "{text}"
+    );
+    assert_eq!(stall.finding.function, "detach");
+}
+
+#[test]
+fn whoever_thaws_a_control_group_probably_froze_it() {
+    let sleep = ["main", "|", "hrtimer_nanosleep", "do_nanosleep", "schedule"];
+    let thaw =
+        ["main", "write", "|", "freezer_write", "unfreeze_cgroup", "__thaw_task", "wake_up_state"];
+    let trace = stands_still(Sleeping, &sleep, "admin", &thaw);
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::Stopped, Some(ThreadId(2)))
+    );
+    assert_eq!(stall.finding.evidence, Evidence::Inferred);
+    assert!(
+        text.contains("was stopped by the freezer (a suspend, or its control group)"),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "admin 501 (admin 500) ended the freezing; that it began it, too, is a guess."
+        ),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_wait_for_another_lock_does_not_end_a_hold() {
     let (trace, _, holder) = held(1_260, |scene, holder| {

@@ -25,17 +25,21 @@ fn recorded(scene: &mut Scene, frames: &[&str]) -> StackId {
         let kind = match file {
             "[kernel]" => ModuleKind::Kernel,
             "" => ModuleKind::Anonymous { pid: 1 },
+            script if script.ends_with(".py") => ModuleKind::Script,
             _ => ModuleKind::File,
         };
         let path = trace.strings.intern(&match kind {
             ModuleKind::File => format!("/usr/lib/{file}"),
+            // One of the interpreter's own library is given with its folder.
+            ModuleKind::Script => format!("/usr/{file}"),
             _ => file.to_owned(),
         });
         let module = trace.modules.intern(Module { path, kind, build_id: Vec::new() });
         let id = trace.stacks.intern_frame(Frame { module, offset: 0x1000 + at as u64 });
         if !function.is_empty() {
             let function = trace.strings.intern(function);
-            trace.symbols.set(id, &[Symbol { function, file: NameId::EMPTY, line: 0 }]);
+            let file = if kind == ModuleKind::Script { path } else { NameId::EMPTY };
+            trace.symbols.set(id, &[Symbol { function, file, line: 0 }]);
         }
         ids.push(id);
     }
@@ -274,6 +278,54 @@ fn cpython_waits_for_its_interpreter_lock() {
     assert_eq!(lock(&[&FUTEX, &CONDITION, &in_loop]).0, "the interpreter lock GIL");
     let library = ["_queue.cpython-311-x86_64-linux-gnu.so+0x1234"];
     assert_eq!(wait(&[&FUTEX, &CONDITION, &library, &in_loop]).0, WaitClass::Condition);
+}
+
+/// The innermost frames of a function of a script, below what it called.
+fn in_script<'a>(called: &[&'a str], script: &'a str) -> Vec<&'a str> {
+    let interpreter = ["python3.11!_PyEval_EvalFrameDefault", "python3.11!PyEval_EvalCode"];
+    [called, &[script], &interpreter].concat()
+}
+
+/// CPython 3.11.2: whose function an answer names is the script's, however it waits.
+#[test]
+fn the_functions_of_scripts_are_the_programs() {
+    let sleep = ["python3.11+0x1d64b3", "python3.11!PyObject_Vectorcall"];
+    let keeps = in_script(&sleep, "srv/shop.py!Cart.save");
+    assert_eq!(wait(&[&SLEEP, &keeps]).2, "Cart.save");
+    let lock_of = ["libc.so.6!sem_clockwait", "python3.11!PyThread_acquire_lock_timed"];
+    let saves = in_script(&lock_of, "srv/shop.py!Cart.save");
+    assert_eq!(lock(&[&FUTEX, &saves]), named("lock of Python", "Cart.save"));
+}
+
+/// `multiprocessing` of CPython 3.11.2.
+#[test]
+fn processes_of_python_share_locks_and_queues() {
+    let semaphore = [
+        "libc.so.6!__new_sem_wait_slow64",
+        "_multiprocessing.cpython-311-x86_64-linux-gnu.so+0x2e16",
+    ];
+    let with_lock =
+        in_script(&semaphore, "lib/python3.11/multiprocessing/synchronize.py!SemLock.__enter__");
+    let adds = in_script(&[], "srv/shop.py!Cart.add");
+    assert_eq!(
+        lock(&[&FUTEX, &with_lock, &adds]),
+        named("lock of Python's multiprocessing", "Cart.add")
+    );
+    let acquires = in_script(&semaphore, "srv/shop.py!Cart.add");
+    assert_eq!(lock(&[&FUTEX, &acquires]), named("lock of Python's multiprocessing", "Cart.add"));
+    let gets = in_script(&semaphore, "lib/python3.11/multiprocessing/queues.py!Queue.get");
+    assert_eq!(wait(&[&FUTEX, &gets]).0, WaitClass::Condition, "until somebody puts");
+}
+
+/// glibc 2.36, and Linux 6.1.
+#[test]
+fn a_semaphore_is_a_lock_or_a_message() {
+    let posix = ["libc.so.6!__new_sem_wait_slow64.constprop.0", "shop!take_a_place"];
+    let semaphore = |name: &str| (WaitClass::Condition, name.to_owned(), "take_a_place".to_owned());
+    assert_eq!(wait(&[&FUTEX, &posix]), semaphore("POSIX semaphore"));
+    let system = ["__schedule", "schedule", "__do_semtimedop", "do_semtimedop", ""];
+    let own = ["libc.so.6!semop", "shop!take_a_place"];
+    assert_eq!(wait(&[&system, &own]), semaphore("System V semaphore"));
 }
 
 /// SQLite 3.40.1 of Debian 12, and the same where the library has no names.

@@ -849,7 +849,7 @@ fn stopped_by_a_tracer_or_the_freezer() {
         (Pattern::Stopped, Some(keeper)),
         "{text}"
     );
-    assert!(text.contains("keeper 300 was stopped by a tracer (a debugger, strace)."), "{text}");
+    assert!(text.contains("keeper 300 was stopped by its tracer shell 400."), "{text}");
 
     let thaw = ["thaw", "|", "cgroup_freeze_write", "wake_up_process"];
     let (trace, keeper) = stopped(Sleeping, &["do_freezer_trap"], &thaw);

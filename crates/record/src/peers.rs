@@ -2,9 +2,9 @@
 //!
 //! The links in `/proc/PID/fd` name the inode (`pipe:[4711]`, `socket:[4712]`); their permissions say
 //! whether the descriptor is open for reading, writing or both (proc_pid_fd(5)). The two ends of a
-//! TCP connection within this machine are found in `/proc/net/tcp`. *Why by inode first:* that file
-//! lists the recorder's own network namespace only. A socket that is not in it is of another
-//! namespace, or not of TCP, and then equal ports mean nothing.
+//! TCP connection within this machine are found in `/proc/net/tcp`, and whom a client of UDP asks in
+//! `/proc/net/udp`. *Why by inode first:* these files list the recorder's own network namespace only.
+//! A socket that is not in them is of another namespace, and then equal ports mean nothing.
 //!
 //! Reading these never waits for a process; a machine with very many descriptors is read for a
 //! limited time.
@@ -48,8 +48,10 @@ pub(crate) fn find(
 ) -> Peers {
     let mut peers = Peers::default();
     if sockets.iter().any(|socket| socket.peer_port != 0) {
-        let tables = ["tcp", "tcp6"].map(|name| peers.table(name, end));
-        peers.connections = connections(&tables.concat(), sockets);
+        for (names, is_peer) in [(["tcp", "tcp6"], connected as IsPeer), (["udp", "udp6"], asked)] {
+            let tables = names.map(|name| peers.table(name, end));
+            peers.connections.extend(connections(&tables.concat(), sockets, is_peer));
+        }
     }
     inodes.extend(peers.connections.iter().map(|(_, peer)| peer));
     for pid in pids.take_while(|_| !inodes.is_empty()) {
@@ -133,23 +135,47 @@ fn inode_of(link: &str) -> Option<u64> {
 /// One end of a connection: its address as the kernel writes it, and its port.
 type End<'a> = (&'a str, u16);
 
+/// Both ends of a socket, its own first.
+type Ends<'a> = [End<'a>; 2];
+/// The ends that a socket may have which serves one with these, the likeliest first.
+type IsPeer = for<'a> fn(Ends<'a>) -> Vec<Ends<'a>>;
+
+/// No other end, as IPv4 and IPv6 have it.
+const NOBODY: [&str; 2] = ["00000000", "00000000000000000000000000000000"];
+/// What addresses of IPv4 that never leave the machine end with: 127, in the kernel's order.
+const LOOPBACK: &str = "7F";
+
+/// The other end of a connection.
+fn connected([own, other]: Ends<'_>) -> Vec<Ends<'_>> {
+    vec![[other, own]]
+}
+
+/// The service that a client's datagrams go to: it may be connected to that client, but mostly it
+/// serves everybody, and at any address of the machine.
+fn asked([own, other]: Ends<'_>) -> Vec<Ends<'_>> {
+    let is_here = other.0 == own.0 || (other.0.len() == 8 && other.0.ends_with(LOOPBACK));
+    let anybody = NOBODY.map(|nobody| [other, (nobody, 0)]);
+    let anywhere = NOBODY.map(|nobody| [(nobody, other.1), (nobody, 0)]);
+    let served = anybody.into_iter().chain(anywhere.into_iter().filter(|_| is_here));
+    connected([own, other]).into_iter().chain(served).collect()
+}
+
 /// The sockets in `tables` that `sockets` are connected to.
-fn connections(tables: &str, sockets: &[SocketPorts]) -> Vec<(u64, u64)> {
+fn connections(tables: &str, sockets: &[SocketPorts], is_peer: IsPeer) -> Vec<(u64, u64)> {
     let rows = || tables.lines().filter_map(connection);
-    let by_inode: FxHashMap<u64, [End<'_>; 2]> =
-        rows().map(|(ends, inode)| (inode, ends)).collect();
-    let by_ends: FxHashMap<[End<'_>; 2], u64> = rows().collect();
+    let by_inode: FxHashMap<u64, Ends<'_>> = rows().map(|(ends, inode)| (inode, ends)).collect();
+    let by_ends: FxHashMap<Ends<'_>, u64> = rows().collect();
     let peer = |socket: &SocketPorts| {
         let [own, other] = *by_inode.get(&socket.inode)?;
         let is_same = (own.1, other.1) == (socket.local_port, socket.peer_port);
-        let peer = by_ends.get(&[other, own]).filter(|_| is_same && other.1 != 0)?;
-        Some((socket.inode, *peer))
+        let mut peers = is_peer([own, other]).into_iter().filter(|_| is_same && other.1 != 0);
+        Some((socket.inode, peers.find_map(|ends| by_ends.get(&ends).copied())?))
     };
     sockets.iter().filter_map(peer).collect()
 }
 
 /// `0: 0100007F:1F90 0100007F:C350 01 …`: both ends, its own first, and the inode.
-fn connection(line: &str) -> Option<([End<'_>; 2], u64)> {
+fn connection(line: &str) -> Option<(Ends<'_>, u64)> {
     /// What an IPv4 address has in front in `/proc/net/tcp6`.
     const MAPPED: &str = "0000000000000000FFFF0000";
     let mut fields = line.split_ascii_whitespace().skip(1);
@@ -191,20 +217,40 @@ mod tests {
         let local =
             row("0100007F:C350", "0100007F:1F90", 1) + &row("0100007F:1F90", "0100007F:C350", 2);
         let sockets = [socket(1, 50000, 8080)];
-        assert_eq!(connections(&local, &sockets), [(1, 2)]);
+        assert_eq!(connections(&local, &sockets, connected), [(1, 2)]);
         // IPv4 at one end, IPv6 at the other.
         let mapped = "0000000000000000FFFF00000100007F";
         let mixed = row("0100007F:C350", "0100007F:1F90", 1)
             + &row(&format!("{mapped}:1F90"), &format!("{mapped}:C350"), 2);
-        assert_eq!(connections(&mixed, &sockets), [(1, 2)]);
+        assert_eq!(connections(&mixed, &sockets, connected), [(1, 2)]);
         // To another machine, from the ports of a connection within this one.
         let remote = local.clone() + &row("0200000A:C350", "0300000A:1F90", 3);
-        assert_eq!(connections(&remote, &[socket(3, 50000, 8080)]), []);
+        assert_eq!(connections(&remote, &[socket(3, 50000, 8080)], connected), []);
         // Of another network namespace, or of UDP: not in the table.
-        assert_eq!(connections(&local, &[socket(4, 50000, 8080)]), []);
+        assert_eq!(connections(&local, &[socket(4, 50000, 8080)], connected), []);
         // It listens, and did not when the thread began to wait.
         let listens = row("0100007F:1F90", "00000000:0000", 5);
-        assert_eq!(connections(&listens, &[socket(5, 8080, 50000)]), []);
+        assert_eq!(connections(&listens, &[socket(5, 8080, 50000)], connected), []);
+    }
+
+    #[test]
+    fn datagrams_go_to_who_serves_their_port() {
+        let client = row("0100007F:C350", "0100007F:0035", 1);
+        let sockets = [socket(1, 50000, 53)];
+        let found = |service: &str| connections(&(client.clone() + service), &sockets, asked);
+        assert_eq!(found(&row("0100007F:0035", "00000000:0000", 2)), [(1, 2)]);
+        assert_eq!(found(&row("00000000:0035", "00000000:0000", 2)), [(1, 2)], "at any address");
+        let v6 = NOBODY[1];
+        let dual = row(&format!("{v6}:0035"), &format!("{v6}:0000"), 2);
+        assert_eq!(found(&dual), [(1, 2)], "of IPv4 and IPv6");
+        let connected = row("0100007F:0035", "0100007F:C350", 3);
+        let both = connected + &row("0100007F:0035", "00000000:0000", 2);
+        assert_eq!(found(&both), [(1, 3)]);
+        assert_eq!(found(&row("0100007F:0036", "00000000:0000", 2)), []);
+        // Another machine's service, on a port that is served here, too.
+        let remote = row("0200000A:C350", "0300000A:0035", 1);
+        let tables = remote + &row("00000000:0035", "00000000:0000", 2);
+        assert_eq!(connections(&tables, &sockets, asked), []);
     }
 
     /// Descriptors that are open here, and what is found of them.

@@ -17,5 +17,6 @@ def cargo_build_lock(stage):
         began = time.monotonic_ns()
         build = stage.start("cargo", "build", "--quiet")
         build.wait()
+        ended = time.monotonic_ns()
     culprits = [Who(holder.pid), *command]
-    return Truth(Who(build.pid), began, time.monotonic_ns(), culprits)
+    return Truth(Who(build.pid, build.pid), began, ended, culprits)

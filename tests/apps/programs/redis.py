@@ -46,7 +46,8 @@ def command(port, prepare, line):
 def expensive(stage, prepare, line):
     """A hang of Redis: another client's command keeps its only thread busy."""
     port = free_port()
-    options = ["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"]
+    folder = stage.subfolder("redis", "nobody")
+    options = ["--save", "", "--appendonly", "no", "--enable-debug-command", "yes", "--dir", folder]
     server = stage.start("redis-server", "--port", port, *options, user="nobody")
     until("Redis", lambda: connects(port))
     other = stage.deed(command, port=port, prepare=prepare, line=line)

@@ -40,7 +40,12 @@ effect(() => {
 export function Answers() {
   return (
     <div class="answers">
-      <nav class="answers-list" aria-label="Stalls">
+      {/* Without stalls, it has nothing that can be focused, but may need to be scrolled. */}
+      <nav
+        class="answers-list"
+        aria-label="Stalls"
+        tabIndex={stalls.value.data?.stalls.length ? undefined : 0}
+      >
         <StallList />
       </nav>
       <div class="answers-text" tabIndex={-1}>
@@ -56,6 +61,16 @@ function Open() {
   if (store.stall.value === null && threads.length > 1 && range !== null) return <Compare />;
   if (store.stall.value === null && !store.canExplain.value) {
     const none = stalls.value.data?.stalls.length === 0;
+    if (none && summary.value.data?.switches === 0)
+      return (
+        <div class="empty">
+          <h1>No answer</h1>
+          <p>
+            This recording holds no context switches, so nothing shows who waited for whom. Tables
+            and Stacks show what it does hold.
+          </p>
+        </div>
+      );
     return (
       <div class="empty">
         <h1>{none ? "No stall was found" : "No stall is open"}</h1>

@@ -23,6 +23,13 @@ const KINDS: Readonly<Record<string, string>> = {
 /** Maximum stalls listed; the Tables view has all of them. */
 const MAX_STALLS = 200;
 
+/** Why there is nothing. Where the page can do what a command line would, it leaves that out. */
+function nothingText(nothing: string | null | undefined): string {
+  const text = nothing ?? "No stall was found.";
+  const at = text.indexOf(" If something did hang");
+  return at < 0 ? text : text.slice(0, at);
+}
+
 export function StallList() {
   const { data, error } = stalls.value;
   if (error) return <ErrorMessage error={error} />;
@@ -32,7 +39,7 @@ export function StallList() {
         what={`Analysing the waits … ${Math.round((status.value.data?.progress ?? 0) * 100)} %`}
       />
     );
-  if (data.stalls.length === 0) return <p class="empty">{data.nothing ?? "No stall was found."}</p>;
+  if (data.stalls.length === 0) return <p class="empty">{nothingText(data.nothing)}</p>;
   const selection = store.selection.value;
   // An open stall selects its own time, which must not shorten the list.
   const restricts =

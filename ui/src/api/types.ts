@@ -373,8 +373,9 @@ export interface Butterfly {
   matched: string[];
   all_count: number;
   all_total_ns: number;
-  callers: ButterflyNode;
-  callees: ButterflyNode;
+  /** Null if the function is on other stacks only. */
+  callers: ButterflyNode | null;
+  callees: ButterflyNode | null;
 }
 
 export interface HotFunctions {

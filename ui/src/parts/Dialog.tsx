@@ -2,7 +2,7 @@
  * A modal dialog: the browser's `<dialog>` traps the focus, closes on Esc, and restores the focus.
  */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export function Dialog({
   label,
@@ -16,7 +16,8 @@ export function Dialog({
   wide?: boolean;
 }) {
   const ref = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the next key: letters typed into a palette that is not open yet would run commands.
+  useLayoutEffect(() => {
     const dialog = ref.current;
     const before = document.activeElement;
     dialog?.showModal();

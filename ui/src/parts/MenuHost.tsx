@@ -73,38 +73,41 @@ export function MenuHost() {
     items[(at + step + items.length) % items.length]?.focus();
   };
   return (
-    <div
-      ref={ref}
-      class="menu"
-      role="menu"
-      aria-label={current.label}
-      onKeyDown={(event) => {
-        event.stopPropagation();
-        if (event.key === "ArrowDown") move(1);
-        else if (event.key === "ArrowUp") move(-1);
-        else if (event.key === "Escape" || event.key === "Tab") close();
-        else return;
-        event.preventDefault();
-      }}
-    >
-      {current.items.map((item) => (
-        <button
-          type="button"
-          key={item.title}
-          role="menuitem"
-          tabIndex={-1}
-          aria-disabled={item.disabled ?? false}
-          class="menu-item"
-          onClick={() => {
-            if (item.disabled) return;
-            close();
-            item.run();
-          }}
-        >
-          <span>{item.title}</span>
-          {item.hint && <span class="dim">{item.hint}</span>}
-        </button>
-      ))}
-    </div>
+    // A landmark of its own: a menu lies over the page and belongs to no part of it.
+    <section aria-label="Menu">
+      <div
+        ref={ref}
+        class="menu"
+        role="menu"
+        aria-label={current.label}
+        onKeyDown={(event) => {
+          event.stopPropagation();
+          if (event.key === "ArrowDown") move(1);
+          else if (event.key === "ArrowUp") move(-1);
+          else if (event.key === "Escape" || event.key === "Tab") close();
+          else return;
+          event.preventDefault();
+        }}
+      >
+        {current.items.map((item) => (
+          <button
+            type="button"
+            key={item.title}
+            role="menuitem"
+            tabIndex={-1}
+            aria-disabled={item.disabled ?? false}
+            class="menu-item"
+            onClick={() => {
+              if (item.disabled) return;
+              close();
+              item.run();
+            }}
+          >
+            <span>{item.title}</span>
+            {item.hint && <span class="dim">{item.hint}</span>}
+          </button>
+        ))}
+      </div>
+    </section>
   );
 }

@@ -98,6 +98,7 @@ function OneTrace() {
         }
         lower={
           <section class="lower" aria-label="Timeline">
+            {store.layout.value === "timeline" && <h1 class="sr-only">Timeline</h1>}
             <Timeline />
           </section>
         }

@@ -130,7 +130,7 @@ function Tabs() {
             id={`tab-${tab.view}`}
             role="tab"
             aria-selected={current}
-            aria-controls={current ? "view" : undefined}
+            aria-controls={current && store.layout.value !== "timeline" ? "view" : undefined}
             tabIndex={current ? 0 : -1}
             class="tab"
             title={`${tab.title} (${chordText(tab.key)})`}

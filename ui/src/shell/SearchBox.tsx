@@ -272,6 +272,9 @@ function hitsOf(found: SearchResult, close: () => void): SearchEntry[] {
           form: "butterfly",
           by: "function",
           function: f.name,
+          // A function that is searched for is shown wherever it is.
+          idle: true,
+          scope: "all",
         };
         store.view.value = "stacks";
         if (store.layout.value === "timeline") store.layout.value = "split";

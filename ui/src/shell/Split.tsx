@@ -6,7 +6,7 @@ import * as store from "../state/store";
 import { SMALL_SCREEN_PX } from "../state/theme";
 
 /** The upper pane's share of the height; lasts as long as the page. A low window has few lanes. */
-const share = signal(globalThis.innerHeight < SMALL_SCREEN_PX ? 0.62 : 0.52);
+const share = signal(globalThis.innerHeight < SMALL_SCREEN_PX ? 0.63 : 0.52);
 const MIN_SHARE = 0.15;
 
 export function Split({ upper, lower }: { upper: ComponentChildren; lower: ComponentChildren }) {

@@ -175,9 +175,48 @@ function Both({ data }: { data: Wings }) {
           {data.matched.length > 5 && ` and ${data.matched.length - 5} more`}.
         </p>
       )}
-      <Wing title="Callers" node={data.callers} whole={data.all_total_ns} />
-      <Wing title="Callees" node={data.callees} whole={data.all_total_ns} />
+      {data.callers && data.callees ? (
+        <>
+          <Wing title="Callers" node={data.callers} whole={data.all_total_ns} />
+          <Wing title="Callees" node={data.callees} whole={data.all_total_ns} />
+        </>
+      ) : (
+        <Elsewhere />
+      )}
     </>
+  );
+}
+
+/** The function is in the trace, but not on these stacks: what leaves it out, and how to see it. */
+function Elsewhere() {
+  const { of, idle, scope, function: name } = store.stacks.value;
+  const change = (to: Partial<store.StacksState>) => {
+    store.stacks.value = { ...store.stacks.peek(), ...to };
+  };
+  return (
+    <div class="empty">
+      <p>
+        <strong>{name}</strong> is on none of these stacks. It is on others: of another kind (Waits,
+        Wakes, Samples), or outside of what is selected.
+      </p>
+      <p class="presets">
+        {!idle && of !== "sample" && (
+          <button type="button" class="btn small" onClick={() => change({ idle: true })}>
+            Count idle waits, too
+          </button>
+        )}
+        {scope !== "all" && (
+          <button type="button" class="btn small" onClick={() => change({ scope: "all" })}>
+            Stacks of all threads
+          </button>
+        )}
+        {store.isSelecting(store.selection.value) && (
+          <button type="button" class="btn small" onClick={() => store.clearSelection()}>
+            Clear the selection
+          </button>
+        )}
+      </p>
+    </div>
   );
 }
 

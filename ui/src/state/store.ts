@@ -103,8 +103,10 @@ export interface EventKey {
 
 /** The open trace's name, or `null` for the list of traces. */
 export const trace = signal<string | null>(null);
+/** The extent of a trace that is not known yet. */
+export const NO_EXTENT = range(0, 1);
 /** The open trace's extent; not in the URL, set when its summary arrives. */
-export const extent = signal<Range>(range(0, 1));
+export const extent = signal<Range>(NO_EXTENT);
 /** The time range that the timeline shows; `null` for all of it. */
 export const shown = signal<Range | null>(null);
 export const selection = signal<Selection>(NO_SELECTION);
@@ -228,7 +230,7 @@ export function explain(): void {
 export function openTrace(name: string | null): void {
   batch(() => {
     trace.value = name;
-    extent.value = range(0, 1);
+    extent.value = NO_EXTENT;
     shown.value = null;
     selection.value = NO_SELECTION;
     stall.value = null;

@@ -17,8 +17,8 @@ import * as scroll from "./scroll";
 import * as tree from "./tree";
 import { columnWidths } from "./widths";
 
-/** Height of the column heads in pixels. */
-const HEAD = 30;
+/** Height of the column heads in pixels, as `--grid-head` in the style sheet. */
+const headHeight = (): number => (density.value === "compact" ? 24 : 30);
 
 export interface GridProps {
   of: Arrangement;
@@ -48,10 +48,11 @@ export function Grid({ of, onStack }: GridProps) {
   void model.version.value;
   const root = model.rows();
   const rowHeight = density.value === "compact" ? 20 : 24;
+  const head = headHeight();
   const view: scroll.Scrolling = {
     rows: tree.size(root),
     rowHeight,
-    viewHeight: Math.max(1, size.value.height - HEAD - rowHeight),
+    viewHeight: Math.max(1, size.value.height - head - rowHeight),
   };
   const visible = scroll.visible(view, top.value);
   const texts = [...of.by, ...of.show, ...of.graph];
@@ -78,7 +79,11 @@ export function Grid({ of, onStack }: GridProps) {
       aria-label={`${of.info.table}: ${of.info.doc}`}
       aria-rowcount={view.rows + 1}
       aria-colcount={texts.length}
-      aria-activedescendant={`row-${row.value}`}
+      aria-activedescendant={
+        row.value >= visible.first && row.value < Math.min(visible.last, view.rows)
+          ? `row-${row.value}`
+          : undefined
+      }
       aria-busy={model.pending.value > 0}
       tabIndex={0}
       onKeyDown={(event) => onKeyDown(event, state)}
@@ -97,7 +102,7 @@ export function Grid({ of, onStack }: GridProps) {
         class="grid-content"
         role="presentation"
         style={{
-          height: `${HEAD + scroll.contentHeight(view) + rowHeight}px`,
+          height: `${head + scroll.contentHeight(view) + rowHeight}px`,
           width: `${whole}px`,
         }}
       >
@@ -145,7 +150,7 @@ function visibleRows(
         entry={entry}
         texts={texts}
         template={template}
-        y={HEAD + visible.top + (at - visible.first) * rowHeight}
+        y={headHeight() + visible.top + (at - visible.first) * rowHeight}
         height={rowHeight}
         width={width}
         active={row.value === at ? column.value : null}

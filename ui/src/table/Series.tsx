@@ -79,7 +79,7 @@ export function Series({ of }: { of: Arrangement }) {
     <div
       class="series"
       data-ready={error !== null || (data !== null && !loading && !moving)}
-      role="img"
+      role="group"
       aria-label={describe(of, measure, data)}
     >
       <div ref={ref} class="series-room" style={{ height: `${HEIGHT}px` }}>

@@ -2,7 +2,7 @@
  * The timeline: lanes of CPUs and threads, with the open stall's wait chain on top. Fills its
  * parent.
  */
-import { effect } from "@preact/signals";
+import { effect, untracked } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { status } from "../api/data";
 import { register } from "../commands";
@@ -38,10 +38,7 @@ function mount(
   });
   // Tests and scripts wait for this attribute rather than for a time.
   const settle = () => {
-    const complete =
-      (model.lanes.peek().cpus.length > 0 && model.views.size > 0) ||
-      model.problem.peek() !== "" ||
-      status.peek().data?.stage === "failed";
+    const complete = untracked(model.isComplete) || status.peek().data?.stage === "failed";
     const ready = pending.peek() === 0 && !painter.waiting && complete;
     root.dataset.ready = String(ready);
   };
@@ -96,6 +93,7 @@ function mount(
       const window = store.window.value;
       root.dataset.from = String(Math.round(window.from));
       root.dataset.to = String(Math.round(window.to));
+      root.dataset.scroll = String(Math.round(model.scroll.value));
       root.dataset.labels = String(model.canvasGeometry.value.labels);
       root.dataset.head = String(model.canvasGeometry.value.head);
       settle();
@@ -122,7 +120,13 @@ function mount(
 function Waiting() {
   const problem = model.problem.value;
   if (problem !== "") return <p class="tl-problem">The timeline cannot be drawn: {problem}</p>;
-  if (model.lanes.value.cpus.length > 0 || store.trace.value === null) return null;
+  if (store.trace.value === null) return null;
+  if (model.lanes.value !== model.NO_LANES)
+    return model.rowLayout.value.rows.some((r) => r.kind === "lane" || r.lanes > 0) ? null : (
+      <p class="tl-problem">
+        Nothing to draw: this recording has neither context switches nor samples of any thread.
+      </p>
+    );
   const { data, error } = status.value;
   if (error || data?.error) return null;
   return (

@@ -51,13 +51,49 @@ export function sorted(entries: readonly TraceEntry[], { key, down }: Order): Tr
   });
 }
 
-/** All texts of an entry that the filter looks at. */
+/** All texts of an entry that a word of the filter looks for. */
 export function textsOf(entry: TraceEntry): string {
   const { name, host, notes, error, first_answer: first } = entry;
   return [name, host, notes, error, first?.text, first?.pattern?.replaceAll("_", " ")]
     .filter(Boolean)
     .join(" ")
     .toLowerCase();
+}
+
+/** Nanoseconds of a unit of time; bytes of a unit of size. */
+const UNITS: Readonly<Record<string, number>> = {
+  ns: 1,
+  us: 1e3,
+  µs: 1e3,
+  ms: 1e6,
+  s: 1e9,
+  min: 60e9,
+  b: 1,
+  kb: 1e3,
+  mb: 1e6,
+  gb: 1e9,
+};
+
+/**
+ * Whether an entry passes a word of the filter: `host:box`, `cause:lock` and so on look at one
+ * column, `stall>1s`, `size<10MB` compare it; any other word is looked for everywhere.
+ */
+export function passes(entry: TraceEntry, word: string): boolean {
+  const parts = /^(\w+)([:<>])(.+)$/.exec(word.toLowerCase());
+  const column = COLUMNS.find(
+    ({ key }) => key === (parts?.[1] === "stall" ? "verdict" : parts?.[1]),
+  );
+  if (!parts || !column) return textsOf(entry).includes(word.toLowerCase());
+  const value = column.value(entry);
+  const [, , operator, operand = ""] = parts;
+  if (operator === ":")
+    return String(value ?? "")
+      .toLowerCase()
+      .includes(operand);
+  const number = /^([\d.]+)([a-zµ]*)$/.exec(operand);
+  const limit = Number(number?.[1]) * (UNITS[number?.[2] || "ns"] ?? Number.NaN);
+  if (typeof value !== "number" || Number.isNaN(limit)) return false;
+  return operator === ">" ? value > limit : value < limit;
 }
 
 interface RowsProps {

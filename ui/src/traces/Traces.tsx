@@ -13,7 +13,7 @@ import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import * as store from "../state/store";
 import { bytesText, plural } from "../units";
 import { traceUrl } from "./Notes";
-import { Rows, textsOf } from "./Rows";
+import { passes, Rows } from "./Rows";
 import { type Upload, upload, uploads } from "./upload";
 import "./traces.css";
 
@@ -124,7 +124,7 @@ function Head({ editable, filter, add }: HeadProps) {
         <input
           type="search"
           aria-label="Filter the traces"
-          placeholder="Filter by name, host, victim, cause, notes"
+          placeholder="Filter: any word, host:box, cause:lock, stall>1s, size<10MB"
           value={filter.value}
           onInput={(event) => {
             filter.value = event.currentTarget.value;
@@ -184,11 +184,8 @@ interface TraceListProps {
 }
 
 function TraceList({ traces, filter, editable, openDialog, changed }: TraceListProps) {
-  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const shown = traces.filter((entry) => {
-    const texts = textsOf(entry);
-    return words.every((word) => texts.includes(word));
-  });
+  const words = filter.split(/\s+/).filter(Boolean);
+  const shown = traces.filter((entry) => words.every((word) => passes(entry, word)));
   const judged = traces.filter((entry) => entry.first_answer !== null || entry.error !== null);
   return (
     <>

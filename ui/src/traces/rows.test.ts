@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { TraceEntry } from "../api/types";
-import { sorted, textsOf } from "./Rows";
+import { passes, sorted, textsOf } from "./Rows";
 
 const entry = (name: string, ns: number | null, host: string | null = null) =>
   ({
@@ -23,4 +23,24 @@ test("rows are sorted by any column, and those without a value come last", () =>
 
 test("the filter looks at names, hosts, answers and causes", () => {
   expect(textsOf(entry("a", 5, "Build-1"))).toBe("a build-1 a hung long hold");
+});
+
+test("a word of the filter looks at one column, compares it, or looks everywhere", () => {
+  const hung = { ...entry("a", 2_000_000_000, "Build-1"), bytes: 5_000_000, duration_ns: 4e9 };
+  for (const [word, passed] of [
+    ["hung", true],
+    ["host:build", true],
+    ["host:hung", false],
+    ["name:A", true],
+    ["stall>1s", true],
+    ["stall>2500ms", false],
+    ["length<5s", true],
+    ["size<10MB", true],
+    ["size>10MB", false],
+    ["size>ten", false],
+    ["host>1s", false],
+    ["nothing:else", false],
+  ] as const)
+    expect([word, passes(hung as TraceEntry, word)]).toEqual([word, passed]);
+  expect(passes(entry("b", null), "stall>0s")).toBe(false);
 });

@@ -1,5 +1,5 @@
 /**
- * Nineteen tasks that users of other tools begin with, each with the number of clicks and keys that it
+ * Twenty tasks that users of other tools begin with, each with the number of clicks and keys that it
  * takes. The table in docs/page.md has the same numbers, next to those of other tools.
  */
 import { readFileSync } from "node:fs";
@@ -199,6 +199,19 @@ describe.skipIf(skipReason("tasks") !== null)("tasks", () => {
       await click("Chain only");
       await page.waitForFunction(() => location.search.includes("scope=chain"));
     },
+    "callers and callees of a function": async () => {
+      await opened();
+      await press("Slash");
+      steps++;
+      await page.keyboard.type("worker_thread");
+      await press("Enter");
+      await page.waitForSelector(".wing");
+      await settled(page);
+      for (const wing of ["Callers", "Callees"])
+        expect(await page.getByRole("region", { name: wing }).innerText()).toContain(
+          "worker_thread",
+        );
+    },
     "back to where I was": async () => {
       await opened();
       const before = page.url();
@@ -217,7 +230,7 @@ describe.skipIf(skipReason("tasks") !== null)("tasks", () => {
     },
   };
 
-  test("there are nineteen", () => expect(Object.keys(tasks).length).toBe(19));
+  test("there are twenty", () => expect(Object.keys(tasks).length).toBe(20));
 
   for (const [task, run] of Object.entries(tasks))
     test(task, async () => {

@@ -37,6 +37,11 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
       },
       { top, room: box.height - head },
     );
+    // The lanes follow at the next frame. A click before that would hit what was there.
+    await page.waitForFunction(
+      (to) => document.querySelector<HTMLElement>(".timeline")?.dataset.scroll === String(to),
+      Math.round(scroll),
+    );
     return {
       x: box.x + (share === null ? labels / 2 : labels + (box.width - labels) * share),
       y: box.y + head + top - scroll + 8,
@@ -100,6 +105,49 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     await page.getByRole("button", { name: "Remove the selected thread" }).click();
     await settled(page);
     expect(await lanes()).toEqual(before);
+  });
+
+  test("with Ctrl and Shift, several threads are selected", async () => {
+    // The chips name them: what they say is what is selected.
+    const selected = () => (param("thread") ?? "").split(",").filter(Boolean);
+    const target = ".tl-tree [data-in=chain][data-lane^=t]";
+    const ids = await page
+      .locator(target)
+      .evaluateAll((rows) => rows.map((row) => (row as HTMLElement).dataset.lane?.slice(1) ?? ""));
+    const [first, second] = [...new Set(ids)] as [string, string];
+    const lane = (id: string) => `[data-in=chain][data-lane=t${id}]`;
+    const before = await lanes();
+    await clickAt(await point(lane(first), null));
+    await page.waitForFunction(
+      (id) => new URLSearchParams(location.search).get("thread") === id,
+      first,
+    );
+    for (const key of ["Control", "Shift"] as const) {
+      await clickAt(await point(lane(second), 0.5), { key });
+      await page.waitForFunction(
+        (both) => new URLSearchParams(location.search).get("thread") === both,
+        `${first},${second}`,
+      );
+      await settled(page);
+      expect(await lanes()).toEqual(before);
+      expect(await page.locator("[data-chip^=thread]").count()).toBe(2);
+      // The same again removes it.
+      await clickAt(await point(lane(second), null), { key });
+      await page.waitForFunction(
+        (id) => new URLSearchParams(location.search).get("thread") === id,
+        first,
+      );
+    }
+    await clickAt(await point(lane(second), null), { key: "Control" });
+    await settled(page);
+    expect(selected()).toEqual([first, second]);
+    // What they did in the selected time is compared.
+    await page.keyboard.press("KeyE");
+    await page.waitForSelector("[data-compare='2']");
+    await settled(page);
+    await page.locator("[data-stall-row]").first().click();
+    await settled(page);
+    expect(selected()).toEqual([]);
   });
 
   test("the edges of the selection are dragged, and snap to events", async () => {

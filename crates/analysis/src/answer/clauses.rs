@@ -4,13 +4,13 @@
 use super::proofs::{Proofs, event_of};
 use super::waker_vs_holder::WakerVsHolder;
 use super::words::{at, headline};
-use crate::Analysis;
 use crate::diagnose::Stall;
 use crate::explain::{ChainLink, LinkState, Share, What, class_of, fell_asleep};
 use crate::stalls::machine;
 use crate::user_marks::{MarkKind, UserMark};
 use crate::wording::sentence::{Sentence, Span, Subject, count, duration, plural, sentence};
 use crate::wording::{Event, Reference, ThreadGroup, thread_groups, units, wait_words};
+use crate::{Analysis, WaitClass};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -330,7 +330,10 @@ fn link_clause(proofs: &Proofs<'_>, link: &ChainLink) -> Clause {
                 None if hop.ran_on => {
                     sentence!(" waited ({}) while {} ran{}{}", class, by, whole, more)
                 }
-                None => sentence!(" waits ({}) for {}, which still holds it", class, by),
+                None if hop.class == WaitClass::Lock => {
+                    sentence!(" waits ({}) for {}, which still holds it", class, by)
+                }
+                None => sentence!(" waits ({}) for {}, which has not answered yet", class, by),
             }
         }
         (LinkState::Sleeping, None) => {

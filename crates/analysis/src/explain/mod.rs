@@ -9,6 +9,7 @@ mod chain;
 mod explanation;
 mod occupants;
 mod operations;
+pub(crate) mod other_end;
 mod owners;
 mod partition;
 mod runner;

@@ -1,19 +1,22 @@
 //! Who ended a sleep; and, while it has not ended, who owns what the thread waits for.
 
+use super::other_end::asked_at_end;
 use super::wait_class::kept_wait;
 use crate::Analysis;
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::timeline::{Segment, State};
 use unhitch_model::{ThreadId, Window};
 
-/// The task that ended a sleep, or owns what it waits for where the recording ends first.
+/// The task that ended a sleep; where the recording ends first, the one that owns what it waits for,
+/// or was asked for it.
 pub(super) fn ended_by(
     analysis: &Analysis<'_>,
     thread: ThreadId,
     segment: &Segment,
 ) -> Option<(ThreadId, WakeSource)> {
     let Some(wake) = segment.wake else {
-        let owner = owner_at_end(analysis, thread, segment)?;
+        let owner = owner_at_end(analysis, thread, segment)
+            .or_else(|| asked_at_end(analysis, thread, segment))?;
         return Some((owner, WakeSource { context: WakeContext::Task, interrupt: None }));
     };
     let source = analysis.stacks.wake_source(analysis.trace, wake);

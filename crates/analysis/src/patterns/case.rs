@@ -269,6 +269,14 @@ impl Case<'_> {
         })
     }
 
+    /// The file, pipe, socket or terminal that a wait is about; nothing where it is not known.
+    fn waited_on(&self, wait: &Hop) -> Sentence {
+        let sleep = explain::sleep_of(self.analysis, wait);
+        let on =
+            sleep.map(|sleep| peers::waited_on(self.analysis, wait.sleeper, &sleep, self.at()));
+        on.unwrap_or_default()
+    }
+
     /// `words` and where `thread` ended the longest wait for it; nothing where that was not seen.
     pub fn ended_wait_in(&self, thread: ThreadId, words: impl Into<Sentence>) -> Option<Sentence> {
         let wake = self.hop_to(thread)?.wake?;
@@ -279,17 +287,14 @@ impl Case<'_> {
     pub fn waited_for_lock_in(&self) -> Option<Sentence> {
         let wait = self.victims_wait()?;
         let what = wait_words::wanted(self.analysis, wait).unwrap_or_else(|| "a lock".to_owned());
-        Some(sentence!("It waited for {} in\n  {}", what, self.wait_stack(wait)))
+        let on = as_place(self.waited_on(wait));
+        Some(sentence!("It waited for {}{} in\n  {}", what, on, self.wait_stack(wait)))
     }
 
     /// What the victim waited for, and where; nothing where it waited for nobody.
     pub fn waited_in(&self) -> Option<Sentence> {
         let wait = self.victims_wait()?;
-        let sleep = explain::sleep_of(self.analysis, wait);
-        let on =
-            sleep.map(|sleep| peers::waited_on(self.analysis, wait.sleeper, &sleep, self.at()));
-        let on = on.unwrap_or_default();
-        let stack = self.wait_stack(wait);
+        let (on, stack) = (self.waited_on(wait), self.wait_stack(wait));
         Some(match wait_words::wanted(self.analysis, wait) {
             Some(what) => sentence!("It waited for {}{} in\n  {}", what, as_place(on), stack),
             None => sentence!("It waited ({}){} in\n  {}", wait.class.words(), on, stack),

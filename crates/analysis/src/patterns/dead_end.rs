@@ -3,6 +3,7 @@
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use super::peers;
+use crate::explain::other_end::only_peer;
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
 use crate::wording::recording;
@@ -59,7 +60,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
 /// The only process that has the other end of what the thread waited on, if the wait did not end.
 fn silent_peer(case: &Case<'_>, longest: &Piece) -> Option<ThreadId> {
     let never_ended = longest.window.end >= case.analysis.timeline.window().end;
-    let peer = || peers::only_peer(case.analysis, longest.thread, &longest.segment);
+    let peer = || only_peer(case.analysis, longest.thread, &longest.segment);
     never_ended.then(peer).flatten()
 }
 

@@ -22,6 +22,8 @@ enum WeakKind {
     Timed,
     /// Nobody woke the sleeper; who ran meanwhile is taken to be whom it waited for.
     RanOn,
+    /// The recording ends before the answer; the one that was asked last is taken to owe it.
+    Asked,
     /// No wake-up was seen.
     NoWake,
 }
@@ -39,7 +41,8 @@ impl Weak {
         let weak = |until: Time, kind: WeakKind| Some((until, Self { kind, hop: index }));
         match hop.class {
             _ if hop.ran_on => weak(hop.window.end, WeakKind::RanOn),
-            _ if hop.wake.is_none() => weak(hop.window.end, WeakKind::NoWake),
+            WaitClass::Lock if hop.wake.is_none() => weak(hop.window.end, WeakKind::NoWake),
+            _ if hop.wake.is_none() => weak(hop.window.end, WeakKind::Asked),
             _ if hop.source.context != WakeContext::Task => {
                 weak(hop.window.end, WeakKind::Deferred)
             }
@@ -107,6 +110,12 @@ impl Case<'_> {
         match weak.kind {
             WeakKind::NoWake => Sentence::from(
                 "the recording ends before the lock is released; its owner was read from the lock",
+            ),
+            WeakKind::Asked => sentence!(
+                "the recording ends before {} has its answer; {} has the other end, and was woken \
+                 last before that wait",
+                sleeper,
+                self.name(hop.by)
             ),
             WeakKind::RanOn => sentence!(
                 "for {} of the stall, {} only looked by its own timer; it is inferred that it \

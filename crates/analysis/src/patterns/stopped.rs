@@ -1,12 +1,12 @@
 //! Stopped: the victim, or the thread it waited for, was stopped by a signal, a tracer or the
 //! freezer.
 
-use super::case::Case;
+use super::case::{Case, weaken};
 use super::finding::{Finding, Pattern};
 use crate::explain::Cause;
 use crate::facts::{Signal, stopped_by};
 use crate::stacks::text::own_function;
-use crate::timeline::State;
+use crate::timeline::{Segment, State};
 use crate::wording::sentence::{Sentence, sentence};
 use crate::wording::{Event, Reference};
 use unhitch_model::{Meta, System, TaskState, ThreadId, Window};
@@ -31,12 +31,16 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         .out
         .filter(|_| state == Some(TaskState::Stopped))
         .and_then(|out| stopping_signal(case, stopped, out));
-    let (by, advice) = match &signal {
-        Some(signal) if signal.sender.is_idle() => {
-            (format!("by {}", signal.name()), "Who sent the signal is not known.")
+    let continued = Continued::of(case, segment);
+    let (by, advice) = match (&signal, &continued) {
+        (Some(signal), _) if signal.sender.is_idle() => {
+            (format!("by {}", signal.name()).into(), "Who sent the signal is not known.")
         }
-        Some(signal) => (format!("by {}", signal.name()), ""),
-        None => stopper(state, &trace.meta),
+        (Some(signal), _) => (format!("by {}", signal.name()).into(), ""),
+        (None, Some(Continued { by, how: How::Traced, .. })) => {
+            (sentence!("by its tracer {}", case.name(*by)), "")
+        }
+        (None, _) => stopper(state, &trace.meta),
     };
     let own = stopped == case.candidate.victim;
     let mut sentences: Vec<Sentence> = case.waited_in().filter(|_| !own).into_iter().collect();
@@ -51,25 +55,69 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if !stack.is_empty() {
         sentences.push(sentence!("It stopped in\n  {}", case.segment_stack(stopped, segment)));
     }
+    let sender = signal.as_ref().map(|signal| signal.sender);
     sentences.extend(signal.and_then(|signal| sent(case, &signal)));
-    // The sender of the signal that ends a stop is its waker.
-    let is_task = |wake: &usize| case.analysis.stacks.wake_source(trace, *wake).context.is_task();
-    if let Some(wake) = segment.wake.filter(is_task) {
-        sentences.push(sentence!(
-            "{} continued it in\n  {}",
-            case.name(trace.wakings.waker[wake]),
-            case.wake_stack(wake)
-        ));
+    if let Some(Continued { by, wake, .. }) = continued {
+        let stack = case.wake_stack(wake);
+        sentences.push(sentence!("{} continued it in\n  {}", case.name(by), stack));
     }
     sentences.extend(case.ended_wait_in(stopped, "Then it ended the wait"));
     let stack = if stack.is_empty() { case.release_stack(stopped) } else { stack };
-    Some(Finding {
-        culprit: Some(stopped),
+    // Where the victim waited for a stopped thread, the chain ends at that one.
+    let sender = sender.filter(|sender| own && !sender.is_idle() && !sender.is_unknown());
+    let stopped_by = continued.filter(|continued| own && continued.how != How::Unknown);
+    let (culprit, stack) = match (sender, &stopped_by) {
+        (Some(sender), _) => (sender, stack),
+        (None, Some(by)) => (by.by, trace.wakings.stack[by.wake]),
+        (None, None) => (stopped, stack),
+    };
+    let mut finding = Finding {
+        culprit: Some(culprit),
         function: own_function(case.analysis, stack),
         sentences,
         advice: advice.to_owned(),
         ..case.finding(Pattern::Stopped, sentence!("{} was stopped {}.", who, by))
-    })
+    };
+    if let Some(Continued { by, how: How::Thawed, .. }) = stopped_by {
+        let guess =
+            sentence!("{} ended the freezing; that it began it, too, is a guess.", case.name(by));
+        weaken(&mut finding, |_| guess);
+    }
+    Some(finding)
+}
+
+/// Who let a stopped thread go on.
+struct Continued {
+    by: ThreadId,
+    wake: usize,
+    how: How,
+}
+
+/// What letting a thread go on says about who stopped it.
+#[derive(PartialEq, Eq)]
+enum How {
+    /// Only the debugger that stopped it can do this.
+    Traced,
+    /// Who froze a control group mostly thaws it, too.
+    Thawed,
+    /// Nothing: anybody may send SIGCONT.
+    Unknown,
+}
+
+impl Continued {
+    /// `None` if the thread was seen to be continued by nobody.
+    fn of(case: &Case<'_>, stop: &Segment) -> Option<Self> {
+        let (stacks, wakings) = (&case.analysis.stacks, &case.analysis.trace.wakings);
+        let is_task =
+            |wake: &usize| stacks.wake_source(case.analysis.trace, *wake).context.is_task();
+        let wake = stop.wake.filter(is_task)?;
+        let how = match wakings.stack[wake] {
+            stack if stacks.is_debuggers(stack) => How::Traced,
+            stack if stacks.thaws(stack) => How::Thawed,
+            _ => How::Unknown,
+        };
+        Some(Self { by: wakings.waker[wake], wake, how })
+    }
 }
 
 /// The signal that stopped `thread` when it left its CPU with the switch `out`.
@@ -103,7 +151,7 @@ fn sent(case: &Case<'_>, signal: &Signal) -> Option<Sentence> {
 }
 
 /// What stops a thread that left its CPU in `state`, and how to find out who did it.
-fn stopper(state: Option<TaskState>, meta: &Meta) -> (String, &'static str) {
+fn stopper(state: Option<TaskState>, meta: &Meta) -> (Sentence, &'static str) {
     let (by, advice) = match state {
         Some(TaskState::Traced) => (
             "by a tracer (a debugger, strace)",
@@ -127,5 +175,5 @@ fn stopper(state: Option<TaskState>, meta: &Meta) -> (String, &'static str) {
              machine was suspended.",
         ),
     };
-    (by.to_owned(), advice)
+    (Sentence::from(by), advice)
 }

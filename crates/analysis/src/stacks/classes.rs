@@ -90,6 +90,8 @@ struct StackClass {
     wait: Wait,
     unlocks: bool,
     exits: bool,
+    debugger: bool,
+    thaws: bool,
     kernel_thread: bool,
     softirq_by_task: bool,
     interrupt: InterruptSource,
@@ -182,6 +184,8 @@ impl StackClasses {
             wait: Wait::default(),
             unlocks: false,
             exits: false,
+            debugger: false,
+            thaws: false,
             kernel_thread: false,
             softirq_by_task: false,
             interrupt: InterruptSource::Other,
@@ -198,10 +202,12 @@ impl StackClasses {
     }
 
     /// The class of a wait with this stack that ended by a wake-up from `wake_stack`: a bare futex
-    /// wait ended by an unlock was a lock.
+    /// wait ended by an unlock was a lock, and since Linux 6.1 a sleeper is frozen where it sleeps.
     pub fn class_with_wake(&self, wait_stack: StackId, wake_stack: StackId) -> WaitClass {
+        let wake = self.get(wake_stack);
         match self.get(wait_stack).wait.class {
-            WaitClass::Condition if self.get(wake_stack).unlocks => WaitClass::Lock,
+            _ if wake.thaws => WaitClass::Stopped,
+            WaitClass::Condition if wake.unlocks => WaitClass::Lock,
             class => class,
         }
     }
@@ -209,6 +215,16 @@ impl StackClasses {
     /// True when the stack ends a process.
     pub fn exits(&self, stack: StackId) -> bool {
         self.get(stack).exits
+    }
+
+    /// True when on this stack a debugger lets the thread go on that it traces.
+    pub(crate) fn is_debuggers(&self, wake_stack: StackId) -> bool {
+        self.get(wake_stack).debugger
+    }
+
+    /// True when on this stack a control group, or the whole machine, is frozen no longer.
+    pub(crate) fn thaws(&self, wake_stack: StackId) -> bool {
+        self.get(wake_stack).thaws
     }
 
     /// True when the stack is a kernel thread's.
@@ -443,13 +459,16 @@ fn stack_class(
             .map_or(&[][..], |class| &class.patterns)
     };
     let kernel_len = trace.stacks.kernel_len(id).min(entry.unwrap_or(usize::MAX));
+    let has = |role: FrameRole| own().any(|class| class.is(role));
     let wait = rules.wait(WaitStack { matches, kernel: kernel_len, noise, patterns });
     StackClass {
         wait,
-        unlocks: own().any(|class| class.is(FrameRole::Unlock)),
-        exits: own().any(|class| class.is(FrameRole::Exit)),
+        unlocks: has(FrameRole::Unlock),
+        exits: has(FrameRole::Exit),
+        debugger: has(FrameRole::Debugger),
+        thaws: has(FrameRole::Thaw),
         kernel_thread: classes().take(kernel_len).any(|class| class.is(FrameRole::KernelThread)),
-        softirq_by_task: entry.is_none() && own().any(|class| class.is(FrameRole::SoftirqByTask)),
+        softirq_by_task: entry.is_none() && has(FrameRole::SoftirqByTask),
         interrupt: rules.interrupt_source(matches),
         noise: noise as u16,
         interrupt_len: entry.map_or(0, |entry| entry as u16 + 1),

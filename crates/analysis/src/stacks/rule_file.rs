@@ -79,6 +79,10 @@ pub(crate) enum FrameRole {
     Unlock,
     /// It ends a process.
     Exit,
+    /// A debugger's call that lets the thread that it traces go on.
+    Debugger,
+    /// It ends the freezing of a control group, or of the whole machine.
+    Thaw,
     /// It is the outermost of a kernel thread's own functions.
     KernelThread,
 }

@@ -157,7 +157,10 @@ impl Rules {
                 }
                 let rule = rules.compile(rule);
                 if rule.by_place && rule.class.is_between_threads() {
-                    rules.machinery.extend(&rule.any);
+                    // A rule names functions of scripts to tell what for, however far out they are.
+                    let of_scripts = &rules.of_scripts;
+                    let native = rule.any.iter().filter(|pattern| !of_scripts.contains(*pattern));
+                    rules.machinery.extend(native);
                 }
                 rules.waits.push(rule);
             }

@@ -8,6 +8,7 @@
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::class_of;
+use crate::explain::other_end::asked_at_end;
 use crate::{Analysis, Operation, Segment, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -193,8 +194,11 @@ fn is_nobodys(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Sleep<'_>) -> b
     let by_another = sleep.segment.wake.is_some_and(|wake| {
         analysis.stacks.is_by_task(trace, wake) && trace.wakings.waker.get(wake) != Some(&thread)
     });
-    let is_lock = || class_of(analysis, sleep.segment) == WaitClass::Lock;
-    !by_another && (is_chosen(analysis, sleep.segment) || sleep.is_open && !is_lock())
+    let is_owed = || {
+        class_of(analysis, sleep.segment) == WaitClass::Lock
+            || asked_at_end(analysis, thread, sleep.segment).is_some()
+    };
+    !by_another && (is_chosen(analysis, sleep.segment) || sleep.is_open && !is_owed())
 }
 
 /// True for a wait for work, for an event, or for a time: one that a program chooses.

@@ -108,7 +108,7 @@ const drawable = (): boolean =>
   store.trace.peek() !== null &&
   ready() &&
   model.size.peek().width > 0 &&
-  store.extent.peek().to > 1;
+  store.extent.peek() !== store.NO_EXTENT;
 
 const viewFetcher = new Fetcher<ViewRequest>(
   () =>
@@ -223,7 +223,7 @@ function forgetTrace(): void {
   model.views.clear();
   model.viewsVersion.value = model.viewsVersion.peek() + 1;
   model.curve.value = null;
-  model.lanes.value = { cpus: [], processes: [] };
+  model.lanes.value = model.NO_LANES;
   model.recordedMarks.value = { marks: [], losses: [] };
   model.focus.value = null;
   model.tooltip.value = null;

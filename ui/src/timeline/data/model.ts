@@ -23,7 +23,9 @@ import {
 import { wakerOf, wakeText } from "./walk";
 
 /** The server's answers, written by `fetch.ts`. */
-export const lanes = signal<Lanes>({ cpus: [], processes: [] });
+export const NO_LANES: Lanes = { cpus: [], processes: [] };
+/** `NO_LANES` until they have arrived. */
+export const lanes = signal<Lanes>(NO_LANES);
 export const curve = signal<Curve | null>(null);
 export const recordedMarks = signal<Marks>({ marks: [], losses: [] });
 export const views = new Map<string, LaneView>();
@@ -49,6 +51,11 @@ export const dragged = signal<Range | null>(null);
 export const row = signal<string | null>(null);
 /** The current slice. */
 export const focus = signal<{ lane: string; from: number; to: number; slice: Slice } | null>(null);
+/** Whether all that is needed has arrived: the lanes, and data to draw if there are any. */
+export const isComplete = (): boolean =>
+  problem.value !== "" ||
+  (lanes.value !== NO_LANES &&
+    (rowLayout.value.rows.every((r) => r.kind === "header") || views.size > 0));
 /** Whether the legend of states is shown. */
 export const legend = signal(false);
 /** Text of the timeline's live region. */

@@ -1,0 +1,136 @@
+/**
+ * A walk through all views with many recordings: synthetic ones, real ones, other tools', and those
+ * of Windows that have no lanes, no stalls or no time at all. No error on the console, nothing that
+ * axe finds, and every view settles.
+ *
+ * With `UNHITCH_CORPUS`, the real traces of other systems in that folder are walked through, too.
+ */
+import { spawnSync } from "node:child_process";
+import { cpSync, existsSync, readdirSync } from "node:fs";
+import { basename, join } from "node:path";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { axeFindings } from "./axe";
+import { STARVE, settled, skipReason, TestBed, UNHITCH, writeGolden } from "./harness";
+
+const GOLDEN = ["type-an-email", "move-my-mouse", "sixty-three-cores"];
+/** Recordings as the files of other tools, by the format to export to. */
+const EXPORTS = [
+  { from: "starve.hitch", to: "perf.data", file: "starve.data" },
+  { from: "starve.hitch", to: "perfetto", file: "starve.perfetto-trace" },
+  { from: "move-my-mouse.hitch", to: "perfetto", file: "move-my-mouse.perfetto-trace" },
+] as const;
+
+/** The traces in the folder of real ones. */
+function corpus(): string[] {
+  const root = process.env.UNHITCH_CORPUS;
+  if (!root) return [];
+  return readdirSync(root, { recursive: true, encoding: "utf8" })
+    .filter((name) => /\.(etl|etl\.zip|hitch|data|perfetto-trace)$/.test(name))
+    .map((name) => join(root, name))
+    .sort();
+}
+
+const REAL = corpus();
+/** How many there are at least, with or without the folder of real ones. */
+const MIN_RECORDINGS = 10;
+const RECORDINGS = [
+  basename(STARVE),
+  ...GOLDEN.flatMap((name) => [`${name}.hitch`, `${name}.etl`]),
+  ...EXPORTS.map(({ file }) => file),
+  ...REAL.map((path) => basename(path)),
+];
+
+async function fill(folder: string): Promise<void> {
+  await writeGolden(folder);
+  for (const file of [STARVE, ...REAL]) cpSync(file, join(folder, basename(file)));
+  for (const { from, to, file } of EXPORTS) {
+    const args = ["export", "--to", to, "-o", join(folder, file), join(folder, from)];
+    const { status, stderr } = spawnSync(UNHITCH, args, { encoding: "utf8" });
+    if (status !== 0 || !existsSync(join(folder, file))) throw new Error(`${file}: ${stderr}`);
+  }
+}
+
+describe.skipIf(skipReason("walk") !== null)("walk", () => {
+  let bed: TestBed;
+  let page: Page;
+  /** What axe finds in the views of a recording. */
+  let found: { what: string; findings: string[] }[] = [];
+
+  beforeAll(async () => {
+    expect(RECORDINGS.length).toBeGreaterThanOrEqual(MIN_RECORDINGS);
+    bed = await TestBed.start(fill);
+  });
+  afterAll(() => bed?.stop());
+  afterEach(async ({ task }) => {
+    await bed.screenshot(page, `walk ${task.name}`);
+    await page.context().close();
+    bed.expectNoComplaints();
+  });
+
+  /** What is shown now settles, and is looked at by axe. */
+  const look = async (what: string) => {
+    await settled(page);
+    const findings = await axeFindings(page);
+    if (findings.length > 0) found.push({ what, findings });
+  };
+  const press = (name: string) => page.getByRole("button", { name, exact: true }).click();
+  /** The first thread's whole time, explained by keyboard. */
+  const explainFirstThread = async () => {
+    const thread = page.locator(".tl-tree [data-lane^=t]");
+    if ((await thread.count()) === 0) return;
+    const lane = await thread.first().getAttribute("data-lane");
+    const address = new URL(page.url());
+    for (const name of ["stall", "hop", "event"]) address.searchParams.delete(name);
+    address.searchParams.set("thread", (lane ?? "").slice(1));
+    await page.goto(address.href);
+    await look("a thread");
+    await page.keyboard.press("Shift+KeyF");
+    await page.keyboard.press("KeyE");
+    await look("what a thread did");
+  };
+
+  for (const name of RECORDINGS)
+    test(name, async () => {
+      found = [];
+      page = await bed.page(`trace=${encodeURIComponent(name)}`);
+      await page.waitForSelector(".answers");
+      await look("answers");
+      await page.keyboard.press("Digit2");
+      await page.waitForSelector(".tables");
+      const presets = page.getByRole("group", { name: "Presets" }).getByRole("button");
+      for (const preset of await presets.allInnerTexts()) {
+        await press(preset);
+        await look(`table ${preset}`);
+      }
+      // Those that have no preset.
+      for (const table of ["events", "contention", "lifetimes"]) {
+        const choice = page.locator("select[aria-label=Table]");
+        if ((await choice.locator(`option[value=${table}]`).count()) === 0) continue;
+        await choice.selectOption(table);
+        await look(`table ${table}`);
+      }
+      await page.keyboard.press("Digit3");
+      for (const [of, form] of [
+        ["Waits", "Flame"],
+        ["Waits", "Icicle"],
+        ["Waits", "Butterfly"],
+        ["Wakes", "Butterfly"],
+        ["Wakes", "Flame"],
+        ["Samples", "Flame"],
+        ["Samples", "Butterfly"],
+      ] as const) {
+        await press(of);
+        await press(form);
+        await look(`${form} of ${of}`);
+      }
+      await press("By address");
+      await look("samples by address");
+      await press("Timeline");
+      await look("the timeline alone");
+      await press("Both");
+      await page.keyboard.press("Digit1");
+      await explainFirstThread();
+      expect(found).toEqual([]);
+    });
+});
