@@ -1,125 +1,17 @@
 //! The always-on recorder as a program: configuration, marks, saves, verdicts, triggers, retention.
 //! Tests that record are skipped where that is not permitted.
 
+use recorder::{Service, TIMEOUT, UNHITCH, text, unhitch};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
-/// Time limit for anything that must happen eventually, however busy the machine is.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-fn unhitch(arguments: &[&str]) -> Output {
-    Command::new(UNHITCH).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A recorder with this configuration, and its folders.
-struct Service {
-    child: Child,
-    folder: tempfile::TempDir,
-}
-
-impl Service {
-    /// `None` where recording is not permitted. `triggers` is the end of the configuration.
-    fn start(test: &str, settings: &str, triggers: &str) -> Option<Self> {
-        Self::start_for(test, settings, triggers, None)
-    }
-
-    /// The same, for the members of a group.
-    fn start_for(test: &str, settings: &str, triggers: &str, group: Option<u32>) -> Option<Self> {
-        let group = group.map_or(String::new(), |group| format!("group = \"{group}\"\n"));
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        fs::create_dir(path("traces")).unwrap();
-        let config = format!(
-            "[access]\n{group}socket_folder = {:?}\n[traces]\nfolder = {:?}\n{settings}\n{triggers}",
-            path("control"),
-            path("traces"),
-        );
-        fs::write(path("watch.toml"), config).unwrap();
-        let child = Command::new(UNHITCH)
-            .args(["watch", "--config", path("watch.toml").to_str().unwrap()])
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(path("log")).unwrap())
-            .spawn()
-            .unwrap();
-        let mut service = Self { child, folder };
-        let begun = Instant::now();
-        while !service.log().contains("watching") {
-            if service.child.try_wait().unwrap().is_some() {
-                let log = service.log();
-                let why =
-                    ["Permission", "permitted", "allow"].iter().any(|word| log.contains(word));
-                assert!(why, "{log}");
-                let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {log}");
-                return None;
-            }
-            assert!(begun.elapsed() < TIMEOUT, "{}", service.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Some(service)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn socket(&self) -> String {
-        self.path("control/control.sock").to_str().unwrap().to_owned()
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.path("log")).unwrap_or_default()
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-
-    fn status(&self) -> Value {
-        let output = unhitch(&["status", "--json", "--socket", &self.socket()]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-
-    /// What `unhitch list` knows, newest first.
-    fn list(&self) -> Vec<Value> {
-        let traces = self.path("traces");
-        let output = unhitch(&["list", "--json", traces.to_str().unwrap()]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let list: Value = serde_json::from_slice(&output.stdout).unwrap();
-        list["traces"].as_array().unwrap().clone()
-    }
-
-    /// Waits until the list is as `wanted`.
-    fn list_when(&self, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let begun = Instant::now();
-        loop {
-            let list = self.list();
-            if wanted(&list) {
-                return list;
-            }
-            assert!(begun.elapsed() < TIMEOUT, "{list:#?}\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+#[path = "service/recorder.rs"]
+mod recorder;
 
 #[test]
 fn a_wrong_configuration_is_named_by_its_line() {

@@ -45,7 +45,7 @@ pub struct Hang {
 pub struct Found {
     /// For the recorder.
     pub mark: Option<Mark>,
-    /// For a save.
+    /// For a save, which takes the mark of it along.
     pub hang: Option<Hang>,
 }
 
@@ -117,8 +117,10 @@ impl Ping {
         display.hear_root(false)?;
         self.remember(asked.focus.window);
         let now = now_ns();
-        let hang = (self.is_late(&asked, now) && !asked.reported).then(|| asked.hang(now, true));
-        Ok(Found { mark: Some(asked.mark(now, true)), hang })
+        if self.is_late(&asked, now) && !asked.reported {
+            return Ok(Found { mark: None, hang: Some(asked.hang(now, true)) });
+        }
+        Ok(Found { mark: Some(asked.hang(now, true).mark()), hang: None })
     }
 
     /// Looks whether the answer is overdue.
@@ -133,8 +135,7 @@ impl Ping {
         let mut found = Found::default();
         if !is_gone && !asked.reported && self.known.contains(&asked.focus.window) {
             asked.reported = true;
-            found =
-                Found { mark: Some(asked.mark(now, false)), hang: Some(asked.hang(now, false)) };
+            found.hang = Some(asked.hang(now, false));
         }
         if is_gone {
             self.asked = None;
@@ -157,16 +158,19 @@ impl Ping {
     }
 }
 
-impl Asked {
-    fn mark(&self, now: u64, answered: bool) -> Mark {
+impl Hang {
+    /// The ping and its answer, for the recorder.
+    pub fn mark(&self) -> Mark {
         Mark {
-            what: What::Ping { sent_ns: self.sent_ns, answered },
-            time_ns: now,
-            pid: self.focus.pid,
+            what: What::Ping { sent_ns: self.from_ns, answered: self.is_over },
+            time_ns: self.to_ns,
+            pid: self.pid,
             mode: InputMode::Off,
         }
     }
+}
 
+impl Asked {
     fn hang(&self, now: u64, is_over: bool) -> Hang {
         Hang {
             class: self.focus.class.clone(),

@@ -63,8 +63,10 @@ impl Connection {
         if !is_trusted(owner) || !is_trusted(peer.uid.as_raw()) {
             return Err(Error::Recorder(format!("{} belongs to another user", path.display())));
         }
-        stream.set_write_timeout(Some(timeout)).map_err(failed)?;
-        stream.set_read_timeout((!timeout.is_zero()).then_some(timeout)).map_err(failed)?;
+        // No time means no limit; the system takes none of zero.
+        let timeout = (!timeout.is_zero()).then_some(timeout);
+        stream.set_write_timeout(timeout).map_err(failed)?;
+        stream.set_read_timeout(timeout).map_err(failed)?;
         Ok(Self(BufReader::new(stream)))
     }
 
@@ -154,6 +156,8 @@ fn request(why: &Why) -> Value {
             trigger["to_ns"] = hang.to_ns.into();
             if let Some(pid) = hang.pid {
                 trigger["pid"] = pid.into();
+                // That is where programs read from the X server, nearly always.
+                trigger["tid"] = pid.into();
             }
             (false, None, trigger)
         }
@@ -167,6 +171,11 @@ fn request(why: &Why) -> Value {
 fn save(sockets: &[PathBuf], why: &Why, events: &Sender<Event>) -> Result<(), Error> {
     let lost = |error: io::Error| Error::Recorder(format!("no answer: {error}"));
     let mut connection = Connection::open(sockets, SAVE_TIMEOUT)?;
+    if let Why::Hang(hang) = why {
+        // On the same connection, so that it has arrived before the trace is saved.
+        connection.send(&json!({ "marks": [hang.mark().json()] })).map_err(lost)?;
+        connection.receive().map_err(lost)?;
+    }
     connection.send(&request(why)).map_err(lost)?;
     let answer = connection.receive().map_err(lost)?;
     if answer["suppressed"] == true {
