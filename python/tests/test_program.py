@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import duckdb
@@ -96,3 +97,35 @@ def test_a_part_of_a_trace_is_refused(program: str, starve: Path, tmp_path: Path
     done = run(program, "export", starve, "--to", "parquet", "-o", tmp_path / "x", "--from", "1s")
     assert done.returncode == 2 and "its tables are whole" in done.stderr
     assert not (tmp_path / "x").exists()
+
+
+def test_the_page_reads_the_report_of_a_fleet(program: str, fleet: Path, tmp_path: Path) -> None:
+    store, report = tmp_path / "store", tmp_path / "report.json"
+    assert run(program, "fleet", "ingest", fleet, "--into", store).returncode == 0
+    printed = run(program, "fleet", "report", store, "--json")
+    assert printed.returncode == 0, printed.stderr
+    report.write_text(printed.stdout)
+    command = [program, "view", fleet, "--fleet", report]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as view:
+        try:
+            assert view.stdout is not None
+            address, _, token = view.stdout.readline().strip().partition("?token=")
+            request = urllib.request.Request(
+                f"{address}api/fleet", headers={"Authorization": f"Bearer {token}"}
+            )
+            with urllib.request.urlopen(request) as answer:
+                shown = json.load(answer)
+        finally:
+            view.kill()
+    whole = json.loads(printed.stdout)
+    for key, rows in shown.items():
+        if not isinstance(rows, list):
+            continue
+        assert len(rows) == len(whole[key]), key
+        for row, of in zip(rows, whole[key]):
+            assert set(row) <= set(of), key
+    assert [cause["total_ns"] for cause in shown["causes"]] == [
+        cause["total_ns"] for cause in whole["causes"]
+    ]
+    exemplars = [one for cause in shown["causes"] for one in cause["exemplars"]]
+    assert exemplars and all(one["is_here"] for one in exemplars)

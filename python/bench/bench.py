@@ -20,7 +20,7 @@ import unhitch
 from unhitch import fleet
 
 T = TypeVar("T")
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "starve.hitch"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "starve.hitch"
 
 
 def resident_mib() -> float:
