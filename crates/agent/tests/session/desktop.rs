@@ -184,7 +184,10 @@ impl Desktop {
         std::fs::write(at("trace.hitch"), "a trace").unwrap();
         let recorder =
             Recorder::listen(Path::new(&at("unhitch/control.sock")), at("trace.hitch").into());
+        // Without `-noreset`, the server begins anew when its last client leaves it, and cuts off
+        // whoever is about to connect.
         let server = Program::start(Command::new("Xvfb").args([
+            "-noreset",
             "-displayfd",
             "1",
             "-screen",
