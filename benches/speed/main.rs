@@ -7,7 +7,11 @@
 //! lacks a privilege or a program is skipped, which is reported.
 
 #[cfg(target_os = "linux")]
+mod bpf_time;
+#[cfg(target_os = "linux")]
 mod cost;
+#[cfg(target_os = "linux")]
+mod desktop;
 #[cfg(target_os = "linux")]
 mod drawing;
 #[cfg(target_os = "linux")]
@@ -61,6 +65,7 @@ fn main() -> anyhow::Result<()> {
             }
         };
     part("storm", &mut |table| recorder::storm_cost(table, folder.path()));
+    part("history", &mut |table| recorder::history(table, folder.path()));
     part("timehist", &mut |table| reading::timehist(table, folder.path()));
     part("ordinary", &mut recorder::ordinary_cost);
     part("save", &mut |table| saving::save(table, folder.path()));

@@ -1,22 +1,20 @@
 //! What the always-on service costs, with every trigger armed: on an idle machine, and beside a
-//! synthetic desktop.
+//! desktop in use.
 //!
-//! The cost is the CPU time of the service and its children, and the run time of its BPF programs
-//! as the kernel counts it (`kernel.bpf_stats_enabled`), which adds some 40 ns to each run. It is
-//! not measured as a difference of two loads: it is smaller than their noise.
+//! The cost is the CPU time of the service and its children, and the run time of its BPF programs.
+//! It is not measured as a difference of two loads: it is smaller than their noise.
 
+use crate::bpf_time::{self, Counting};
 use crate::cost::Spread;
+use crate::desktop::Desktop;
 use crate::table::Table;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 /// How long each measurement takes, and how many there are.
 const TIME: Duration = Duration::from_secs(15);
 const ROUNDS: usize = 3;
@@ -51,23 +49,6 @@ kind = "stall"
 user = "root"
 threshold = "1h"
 "#;
-
-/// Counts the run time of BPF programs while it exists.
-struct Counting(String);
-
-impl Counting {
-    fn start() -> anyhow::Result<Self> {
-        let before = fs::read_to_string(STATS).context("the kernel counts no BPF run time")?;
-        fs::write(STATS, "1").context("only root may count BPF run time")?;
-        Ok(Self(before))
-    }
-}
-
-impl Drop for Counting {
-    fn drop(&mut self) {
-        let _ = fs::write(STATS, &self.0);
-    }
-}
 
 struct Service {
     child: Child,
@@ -119,57 +100,19 @@ impl Service {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// The run time of its BPF programs so far, nanoseconds.
-    fn bpf_ns(&self) -> u64 {
-        let folder = format!("/proc/{}/fdinfo", self.child.id());
-        let texts = fs::read_dir(folder).into_iter().flatten().flatten();
-        let texts = texts.filter_map(|entry| fs::read_to_string(entry.path()).ok());
-        // A program may have several descriptors: those of its links have no run time.
-        let time = |text: String| {
-            let line = text.lines().find_map(|line| line.strip_prefix("run_time_ns:"))?;
-            let id = text.lines().find_map(|line| line.strip_prefix("prog_id:"))?;
-            Some((id.trim().to_owned(), line.trim().parse::<u64>().ok()?))
-        };
-        let times: std::collections::BTreeMap<String, u64> = texts.filter_map(time).collect();
-        times.values().sum()
-    }
-
     /// Per cent of one CPU for the service and for its programs in the kernel, and events a second.
     fn cost(&self) -> anyhow::Result<(f64, f64, f64)> {
         let cpu = |status: &Value| status["cpu_ns"].as_f64().unwrap_or(f64::NAN);
-        let (before, bpf_before, begun) = (self.status()?, self.bpf_ns(), Instant::now());
+        let pid = self.child.id();
+        let (before, bpf_before, begun) =
+            (self.status()?, bpf_time::of_process(pid), Instant::now());
         std::thread::sleep(TIME);
-        let (after, bpf) = (self.status()?, self.bpf_ns() - bpf_before);
-        let percent = 100.0 / begun.elapsed().as_nanos() as f64;
-        let own = (cpu(&after) - cpu(&before)) * percent;
+        let (after, bpf_s) = (self.status()?, bpf_time::of_process(pid) - bpf_before);
+        let percent = 100.0 / begun.elapsed().as_secs_f64();
+        let own = (cpu(&after) - cpu(&before)) / 1e9 * percent;
         let rate = after["events_per_s"].as_f64().unwrap_or(f64::NAN);
-        Ok((own, bpf as f64 * percent, rate))
+        Ok((own, bpf_s * percent, rate))
     }
-}
-
-/// Threads that behave like the programs of a desktop in use: some draw sixty times a second, some
-/// pass messages, one computes.
-fn desktop(stop: &Arc<AtomicBool>) -> Vec<std::thread::JoinHandle<()>> {
-    let spin = |time: Duration| {
-        let begun = Instant::now();
-        while begun.elapsed() < time {}
-    };
-    let mut threads = Vec::new();
-    for number in 0..20 {
-        let stop = Arc::clone(stop);
-        let (period, work) = match number {
-            0 => (20_000, 8_000),
-            1..6 => (16_600, 900),
-            _ => (4_000, 30),
-        };
-        threads.push(std::thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                spin(Duration::from_micros(work));
-                std::thread::sleep(Duration::from_micros(period - work));
-            }
-        }));
-    }
-    threads
 }
 
 /// Measures the service.
@@ -180,14 +123,8 @@ pub fn cost(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
         ("always on, every trigger, idle: % of one CPU", 0.3, false),
         ("always on, every trigger, desktop in use: % of one CPU", 2.0, true),
     ] {
-        let stop = Arc::new(AtomicBool::new(false));
-        let threads = if busy { desktop(&stop) } else { Vec::new() };
-        let rounds: anyhow::Result<Vec<_>> = (0..ROUNDS).map(|_| service.cost()).collect();
-        stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            let _ = thread.join();
-        }
-        let rounds = rounds?;
+        let _desktop = busy.then(|| Desktop::start(folder)).transpose()?;
+        let rounds = (0..ROUNDS).map(|_| service.cost()).collect::<anyhow::Result<Vec<_>>>()?;
         let spread = |part: fn(&(f64, f64, f64)) -> f64| Spread::of(rounds.iter().map(part));
         let all = spread(|(own, kernel, _)| own + kernel);
         let (own, kernel) = (spread(|round| round.0), spread(|round| round.1));

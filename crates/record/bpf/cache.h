@@ -39,7 +39,7 @@ struct cached_user_stack {
 
 struct cached_kernel_stack {
 	u64 sequence;
-	u64 key; // where the thread waits, or wakes another
+	u64 key; // where the thread waits, or wakes another; on an interrupt's stack, how deep it is
 	u32 count;
 	u32 unused;
 	u64 frames[CACHED_FRAMES];

@@ -16,7 +16,6 @@
 #define MIN_SEARCH_NS 200000
 // A process that writes to the page cache is noted each time that it has written so much.
 #define DIRTIED_BYTES (1 << 20)
-#define PAGE_BYTES 4096
 
 // Reserves the record of a fact and writes its head. NULL without room.
 static __always_inline void *new_fact(struct cpu_ring *ring, u32 cpu, u64 now, enum fact fact,

@@ -17,6 +17,7 @@ typedef __s64 s64;
 
 #define PF_FORKNOEXEC 0x00000040
 #define PF_KTHREAD 0x00200000
+#define PAGE_BYTES 4096
 #define KERNEL_STACK_BYTES 16384
 // `cs` of a 64-bit program.
 #define USER_CS 0x33

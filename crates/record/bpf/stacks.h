@@ -597,12 +597,20 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 	scratch->tgid = 0;
 	scratch->flags = 0;
 	struct task_struct *task = bpf_get_current_task_btf();
-	scratch->key = place ? place | (u64)(context + 1) << 32 : 0;
 	scratch->called_at = address_of(ring, ctx);
-	scratch->top = task->flags & PF_KTHREAD ? (u64)task->stack + KERNEL_STACK_BYTES
-						: (u64)bpf_task_pt_regs(task);
+	// An interrupt's own stack begins at the end of a page, always at the same one. All return
+	// addresses up to where it came in are on it.
+	bool interrupt_stack = context == AT_WAKING && !is_on_own_stack(ring, ctx, task);
+	if (interrupt_stack) {
+		scratch->key = scratch->called_at;
+		scratch->top = (scratch->called_at | (PAGE_BYTES - 1)) + 1;
+	} else {
+		scratch->key = place ? place | (u64)(context + 1) << 32 : 0;
+		scratch->top = task->flags & PF_KTHREAD ? (u64)task->stack + KERNEL_STACK_BYTES
+							: (u64)bpf_task_pt_regs(task);
+	}
 	u64 expected = 0;
-	bool in_interrupt = false, cached = take_cached_kernel(scratch);
+	bool cached = take_cached_kernel(scratch), in_interrupt = cached && interrupt_stack;
 	if (cached && compare_stacks)
 		expected = hash_frames(scratch);
 	if (!cached || compare_stacks) {
@@ -614,10 +622,10 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 		in_interrupt = context == AT_WAKING && drop_interrupted(scratch);
 		if (left_at)
 			learn_caller(scratch, left_at, scratch->called_at);
-		if (!cached && !in_interrupt)
+		if (!cached && in_interrupt == interrupt_stack)
 			remember_kernel(scratch);
 	}
-	if (place)
+	if (scratch->key)
 		*(cached ? &ring->cached : &ring->unwound) += 1;
 	if (expected)
 		ring->differed += expected != hash_frames(scratch);
