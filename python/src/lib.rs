@@ -13,6 +13,7 @@ mod opened;
 mod scan;
 mod stacks;
 mod table;
+mod terminal;
 mod trace;
 
 use pyo3::prelude::*;
@@ -28,6 +29,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trace::open, module)?)?;
     module.add_function(wrap_pyfunction!(scan::scan, module)?)?;
     module.add_function(wrap_pyfunction!(table::describe, module)?)?;
+    module.add_function(wrap_pyfunction!(terminal::visible, module)?)?;
+    module.add_function(wrap_pyfunction!(terminal::visible_lines, module)?)?;
+    module.add_function(wrap_pyfunction!(terminal::visible_json, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::content_id, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::fleet_rows, module)?)?;
     module.add_function(wrap_pyfunction!(fleet::normal_name, module)?)?;

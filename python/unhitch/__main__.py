@@ -11,20 +11,13 @@ from typing import Any, Sequence
 
 from . import TABLES, Trace, UnhitchError, open  # noqa: A004
 from ._errors import needs
+from ._native import visible, visible_json, visible_lines
 from ._parquet import write_parquet
 
 MAX_ROWS = 40
 """Rows that the text shows."""
 MAX_CELL = 60
 """Letters of a cell that the text shows."""
-
-
-def visible(text: str) -> str:
-    """``text`` without what controls a terminal."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
 
 
 def shown(cell: Any) -> str:
@@ -40,6 +33,7 @@ def shown(cell: Any) -> str:
 def print_rows(names: Sequence[str], rows: list[tuple[Any, ...]]) -> None:
     """Rows as a table, numbers to the right."""
     cells = [[shown(cell) for cell in row] for row in rows[:MAX_ROWS]]
+    names = [visible(name) for name in names]
     widths = [max([len(name), *(len(row[at]) for row in cells)]) for at, name in enumerate(names)]
     right = [
         all(isinstance(row[at], (int, float, type(None))) for row in rows)
@@ -67,7 +61,8 @@ def query(trace: Trace, text: str, form: str) -> None:
         raise UnhitchError(str(error)) from error
     if form == "json":
         for row in rows:
-            print(json.dumps(dict(zip(names, row)), ensure_ascii=False, default=str))
+            line = json.dumps(dict(zip(names, row)), ensure_ascii=False, default=str)
+            print(visible_json(line))
     elif form == "csv":
         writer = csv.writer(sys.stdout)
         writer.writerow(names)
@@ -133,11 +128,6 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
-
-
-def visible_lines(text: str) -> str:
-    """``text`` without what controls a terminal, but with its lines."""
-    return "\n".join(visible(line) for line in text.splitlines())
 
 
 if __name__ == "__main__":

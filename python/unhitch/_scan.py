@@ -19,18 +19,35 @@ __all__ = ["Paths", "Scan", "paths_of", "scan"]
 
 Paths = Union[str, "os.PathLike[str]", Iterable[Union[str, "os.PathLike[str]"]]]
 T = TypeVar("T")
-ENDINGS = (".hitch", ".etl", ".perf.data", "perf.data")
+ENDINGS = (
+    *(".hitch", ".etl", ".etl.zip", ".perf.data", ".pftrace", ".perfetto-trace", ".trace.dat"),
+    *("/perf.data", "/trace.dat"),
+)
+"""How the names of traces end that a folder is searched for. LTTng's are folders with `metadata`."""
 
 
-def paths_of(paths: Paths) -> list[str]:
-    """The trace files that ``paths`` means: a file, a folder, a pattern, or several of them."""
+def paths_of(paths: Paths, passed_over: list[str] | None = None) -> list[str]:
+    """The traces that ``paths`` means: a file, a folder, a pattern, or several of them.
+
+    A folder means the traces in it and in its subfolders, known by their names; its other files are
+    added to ``passed_over``.
+    """
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     found: list[str] = []
     for path in [os.fspath(path) for path in paths]:
         if os.path.isdir(path):
-            inside = (os.path.join(path, name) for name in sorted(os.listdir(path)))
-            found += (file for file in inside if file.endswith(ENDINGS))
+            for folder, subfolders, names in os.walk(path):
+                if "metadata" in names:
+                    found.append(folder)
+                    subfolders.clear()
+                    continue
+                subfolders.sort()
+                for file in (os.path.join(folder, name) for name in sorted(names)):
+                    if file.endswith(ENDINGS):
+                        found.append(file)
+                    elif passed_over is not None:
+                        passed_over.append(file)
         elif os.path.exists(path):
             found.append(path)
         else:

@@ -22,6 +22,7 @@ TABLES = (
     "wakes",
     "samples",
     "events",
+    "marks",
     "stalls",
     "lifetimes",
     "threads",
@@ -142,6 +143,11 @@ class Trace:
     def events(self) -> Table:
         """A row per event of any provider, with its fields."""
         return self.table("events")
+
+    @property
+    def marks(self) -> Table:
+        """Marks of people and programs: notes, keys, mouse buttons, windows that did not answer."""
+        return self.table("marks")
 
     @property
     def stalls(self) -> Table:

@@ -10,7 +10,7 @@
 
 use serde::Serialize;
 use std::io::{ErrorKind, IsTerminal, Write};
-use unhitch_model::{is_control, visible, visible_lines};
+use unhitch_model::{visible, visible_json, visible_lines};
 
 /// Prints lines of text to standard output. A closed pipe is not an error.
 pub fn print(text: &str) -> anyhow::Result<()> {
@@ -20,7 +20,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// Prints a value as one line of JSON. Control characters are written as JSON's `\u…` escapes,
 /// which mean the same to a parser and nothing to a terminal.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    print_raw(&(escaped_json(serde_json::to_string(value)?) + "\n"))
+    print_raw(&(visible_json(serde_json::to_string(value)?) + "\n"))
 }
 
 /// Prints text for programs (CSV, a manual page, shell completions) unchanged.
@@ -66,26 +66,15 @@ pub fn columns() -> Option<usize> {
         .filter(|columns| *columns > 0)
 }
 
-/// Escapes control characters and the like. JSON has them only inside strings, where each may be
-/// written as an escape.
-fn escaped_json(json: String) -> String {
-    let is_unwanted = |c: char| c != '\n' && is_control(c);
-    if !json.contains(is_unwanted) {
-        return json;
-    }
-    let escaped =
-        |c: char| if is_unwanted(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
-    json.chars().map(escaped).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unhitch_model::is_control;
 
     #[test]
     fn escaped_json_parses_to_the_same_and_holds_no_control_characters() {
         let text = "\u{202e}a\x1b\u{9b}\x7f\n\u{2028}\\";
-        let json = escaped_json(serde_json::to_string(text).unwrap());
+        let json = visible_json(serde_json::to_string(text).unwrap());
         assert!(!json.contains(is_control), "{json}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }

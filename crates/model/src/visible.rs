@@ -33,6 +33,18 @@ pub fn visible_path(path: &Path) -> String {
     visible(&path.to_string_lossy()).into_owned()
 }
 
+/// JSON in which every control character is written as `\u202e`, so that it means the same; line ends
+/// between its parts stay.
+pub fn visible_json(json: String) -> String {
+    let is_unwanted = |c: char| c != '\n' && is_control(c);
+    if !json.contains(is_unwanted) {
+        return json;
+    }
+    let escaped =
+        |c: char| if is_unwanted(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    json.chars().map(escaped).collect()
+}
+
 fn escaped(text: &str, is_unwanted: impl Fn(char) -> bool) -> Cow<'_, str> {
     // Nearly every text has no control characters, and most are ASCII.
     if !text.bytes().any(|byte| !(b' '..0x7f).contains(&byte)) || !text.contains(&is_unwanted) {

@@ -13,7 +13,7 @@ use arrow_schema::{DataType, Field, Schema};
 use std::sync::Arc;
 use unhitch_analysis::Stall;
 use unhitch_analysis::table::{Kind, NOTHING, TypedColumn, Words};
-use unhitch_model::{ModuleKind, Trace};
+use unhitch_model::{ModuleKind, SaveReason, Trace};
 
 /// Maximum waits of a recording that `wait_patterns` keeps: those with the longest sums.
 const MAX_WAIT_PATTERNS: usize = 300;
@@ -136,9 +136,11 @@ fn traces(opened: &Opened, trace_id: &str, bytes: u64) -> Rows {
     let mut rows = Rows::new(columns![
         "trace_id", "host", "recorded_ns" ns, "duration_ns" ns, "system", "kernel", "arch",
         "cpus" n, "producer", "switches" n, "wakeups" n, "samples" n, "lost_events" n,
-        "warnings" n, "stalls" n, "marks" n, "is_interrupted" n, "bytes" n,
+        "warnings" n, "stalls" n, "marks" n, "is_interrupted" n, "bytes" n, "trigger",
+        "trigger_name", "covered_ns" ns, "uncovered_events" n,
     ]);
     let meta = &trace.meta;
+    let hit = meta.save.as_ref().and_then(|reason| reason.trigger.as_ref());
     rows.rows.push(vec![
         text(trace_id),
         text(meta.host.as_str()),
@@ -158,8 +160,20 @@ fn traces(opened: &Opened, trace_id: &str, bytes: u64) -> Rows {
         number(analysis.marks.len() as u64),
         number(u64::from(meta.is_interrupted)),
         number(bytes),
+        some_text(meta.save.as_ref().and_then(trigger_kind)),
+        some_text(hit.map(|hit| hit.name.as_str()).filter(|name| !name.is_empty())),
+        number(trace.common_window().duration_ns()),
+        number(trace.uncovered_events()),
     ]);
     rows
+}
+
+/// What made the recorder save: a trigger's kind, or `hand`; none where the file does not say.
+fn trigger_kind(reason: &SaveReason) -> Option<&str> {
+    match &reason.trigger {
+        Some(hit) => Some(&hit.kind),
+        None => reason.by_hand.then_some("hand"),
+    }
 }
 
 /// Programs and libraries with their build ids: which version of what the recording saw.

@@ -37,6 +37,8 @@ class Ingested:
     """Files that were inside already, or are the same as another one."""
     damaged: list[tuple[str, str]] = field(default_factory=list)
     """Files that could not be read, each with the reason."""
+    passed_over: list[str] = field(default_factory=list)
+    """Files in the folders whose names are not those of traces."""
 
     @property
     def done(self) -> int:
@@ -107,11 +109,12 @@ def ingest(
     read is named in the result and stops nothing. ``processes`` defaults to the number of CPUs.
     ``spark`` is the URL of a Spark master, which then reads the recordings.
     """
-    files = paths_of(paths)
+    passed_over: list[str] = []
+    files = paths_of(paths, passed_over)
     if not files:
         raise UnhitchError("there are no recordings to add")
     store = Store(into, create=True)
-    result = Ingested(total=len(files))
+    result = Ingested(total=len(files), passed_over=passed_over)
     report = progress or (lambda _: None)
     with store.locked():
         store.sweep()

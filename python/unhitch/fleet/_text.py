@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
+from .._native import visible
+
 __all__ = ["duration", "words"]
 
 MAX_LINES = 12
 """Lines of a table in the text; ``--json`` gives all."""
+MAX_RANKED = 5
+"""Causes that the text ranks by machines and by their worst case."""
 
 
 def duration(ns: float) -> str:
@@ -16,14 +20,6 @@ def duration(ns: float) -> str:
         if ns >= size:
             return f"{ns / size:,.3g} {unit}" if ns < 1000 * size else f"{ns / size:,.0f} {unit}"
     return f"{ns:.0f} ns"
-
-
-def visible(text: Any) -> str:
-    """A name without what controls a terminal."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in str(text)
-    )
 
 
 def share(part: float) -> str:
@@ -81,12 +77,21 @@ def causes(data: dict[str, Any]) -> list[str]:
     ]
     lines = ["", "What costs most", *table(["delay", "share", "stalls", "machines", "worst", "cause"], shown)]
     lines += more(rows)
-    hit = max(rows, key=lambda cause: (cause["hosts"], cause["total_ns"]))
-    worst = max(rows, key=lambda cause: cause["worst_ns"])
-    lines.append(f"On most machines ({hit['hosts']}): {cause_name(hit)}")
-    lines.append(f"Worst case ({duration(worst['worst_ns'])}): {cause_name(worst)}")
-    lines += [f"  unhitch why {visible(one['file'])}" for one in worst["exemplars"][:1] if one["file"]]
-    return lines
+    return lines + on_most_machines(rows) + worst_cases(rows)
+
+
+def on_most_machines(rows: list[dict[str, Any]]) -> list[str]:
+    hit = sorted(rows, key=lambda cause: (-cause["hosts"], -cause["total_ns"]))[:MAX_RANKED]
+    shown = [[f"{cause['hosts']:,}", duration(cause["total_ns"]), cause_name(cause)] for cause in hit]
+    return ["", "On most machines", *table(["machines", "delay", "cause"], shown)]
+
+
+def worst_cases(rows: list[dict[str, Any]]) -> list[str]:
+    worst = sorted(rows, key=lambda cause: -cause["worst_ns"])[:MAX_RANKED]
+    shown = [[duration(cause["worst_ns"]), cause_name(cause)] for cause in worst]
+    lines = ["", "Worst cases", *table(["worst", "cause"], shown)]
+    files = [one["file"] for cause in worst for one in cause["exemplars"][:1] if one["file"]]
+    return lines + [f"  unhitch why {visible(file)}" for file in files]
 
 
 def covered(data: dict[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ import json
 import sys
 from typing import Any
 
+from .._native import visible, visible_json
 from ._ingest import PART_SIZE, Progress, ingest
 from ._report import report
 from ._store import compact, connect, delete
@@ -60,8 +61,6 @@ def positive(text: str) -> int:
 
 
 def run_ingest(options: argparse.Namespace) -> int:
-    from ..__main__ import visible
-
     progress = Progress()
     try:
         result = ingest(
@@ -75,6 +74,9 @@ def run_ingest(options: argparse.Namespace) -> int:
     finally:
         progress.end()
     print(f"{result.added:,} added, {result.known:,} known already, {len(result.damaged):,} damaged")
+    if result.passed_over:
+        first = visible(result.passed_over[0])
+        print(f"passed over, as their names are not those of traces: {len(result.passed_over):,} files, e.g. {first}")
     for _, why in result.damaged[:MAX_DAMAGED]:
         print(f"damaged: {visible(why)}", file=sys.stderr)
     if len(result.damaged) > MAX_DAMAGED:
@@ -86,7 +88,7 @@ def run_ingest(options: argparse.Namespace) -> int:
 def run_report(options: argparse.Namespace) -> int:
     found = report(options.fleet, since=options.since, spark=options.spark)
     if options.json:
-        print(json.dumps(found.data, ensure_ascii=False, indent=1))
+        print(visible_json(json.dumps(found.data, ensure_ascii=False, indent=1)))
     else:
         print(found.text, end="")
     return 0
