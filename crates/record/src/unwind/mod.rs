@@ -167,6 +167,18 @@ struct Tables {
     old_mappings: VecDeque<(Instant, Extent)>,
 }
 
+/// Keeps as many mappings as the kernel's part can search: the program and its libraries are mapped
+/// once or twice each, so what is mapped most often goes.
+fn keep_rarest(maps: &mut Vec<ExecutableMap>) {
+    let file = |map: &ExecutableMap| (map.path.clone(), map.device, map.inode);
+    let mut times = FxHashMap::default();
+    for map in maps.iter() {
+        *times.entry(file(map)).or_insert(0) += 1;
+    }
+    maps.sort_by_cached_key(|map| times.get(&file(map)).copied());
+    maps.truncate(MAX_MAPPINGS_PER_PROCESS);
+}
+
 impl Tables {
     fn new(
         maps: Maps,
@@ -283,8 +295,12 @@ impl Tables {
     /// Publishes the mappings of a process.
     fn set(&mut self, pid: u32, mut maps: Vec<ExecutableMap>) {
         maps.retain(|map| map.len > 0 && map.start_avma.checked_add(map.len).is_some());
+        if maps.len() > MAX_MAPPINGS_PER_PROCESS {
+            keep_rarest(&mut maps);
+            let is_new = !self.processes.contains_key(&pid);
+            self.without_room.fetch_add(usize::from(is_new), Ordering::Relaxed);
+        }
         maps.sort_unstable_by_key(|map| map.start_avma);
-        maps.truncate(MAX_MAPPINGS_PER_PROCESS);
         if let Some(known) = self.processes.get_mut(&pid).filter(|known| known.maps == maps) {
             // An exec of the same program has removed them from the kernel's map.
             known.interval = (known.interval * 2).min(MAX_REREAD_INTERVAL);
