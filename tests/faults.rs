@@ -174,7 +174,7 @@ import mmap, sys, time
 file = open(sys.argv[1], 'rb')
 maps = [mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
     for _ in range(10000)]
-for _ in range(300): time.sleep(.005)
+for _ in range(800): time.sleep(.005)
 "#;
 
 /// The kernel's part can search 511 mappings of a process: those of the program and its libraries
@@ -215,6 +215,8 @@ fn live_10000_mappings_do_not_cost_the_stacks_of_a_program() {
     };
     let stacks: Vec<&[FrameId]> =
         naps.filter_map(stack_of).filter(|user| !user.is_empty()).collect();
-    let whole = stacks.iter().filter(|user| !user.iter().any(is_cut)).count();
-    assert!(whole >= 5 && whole * 10 >= stacks.len() * 9, "{whole} of {}: {said}", stacks.len());
+    // The first ones are from before its mappings were read.
+    let last: Vec<&&[FrameId]> = stacks.iter().rev().take(10).collect();
+    let whole = last.iter().filter(|user| !user.iter().any(is_cut)).count();
+    assert!(whole >= 9, "{whole} of the last {} stacks: {said}", last.len());
 }
