@@ -22,6 +22,8 @@ const WARM_UP: Duration = Duration::from_secs(3);
 const REST: Duration = Duration::from_secs(1);
 /// Enough for all that happens while gdb looks at each process.
 const RING_BYTES: usize = 32 << 20;
+/// Waits of at least this length have a stack of their own.
+const KEPT_NS: u64 = 1_000_000;
 /// Of the stacks that the kernel's part took.
 const MIN_SAME: usize = 100;
 
@@ -84,14 +86,15 @@ fn places(trace: &Trace, stack: StackId) -> Vec<u64> {
         module.is_none_or(|module| module.kind != ModuleKind::Script)
     };
     let place = |frame| {
-        let frame = trace.stacks.frame(frame)?;
-        let is_cut = trace.modules.get(frame.module)?.kind == ModuleKind::Cut;
+        let frame = trace.stacks.frame(frame).unwrap();
+        let is_cut =
+            trace.modules.get(frame.module).is_some_and(|module| module.kind == ModuleKind::Cut);
         // A frame stands for the call, which is before the return address.
-        Some(if is_cut { PAGE } else { (frame.offset + 1) % PAGE })
+        if is_cut { PAGE } else { (frame.offset + 1) % PAGE }
     };
     // The interpreter's own frames: gdb shows those of the script apart.
     let native = trace.stacks.user_frames(stack).iter().filter(is_native);
-    native.map_while(|frame| place(*frame)).collect()
+    native.map(|frame| place(*frame)).collect()
 }
 
 /// A time in which a thread was off its CPU.
@@ -99,6 +102,8 @@ struct Wait {
     since: Time,
     state: TaskState,
     places: Vec<u64>,
+    /// Shorter than those that get a stack of their own.
+    is_short: bool,
 }
 
 /// The last wait of a thread that began before `until`.
@@ -106,8 +111,12 @@ fn last_wait(trace: &Trace, thread: ThreadId, until: Time) -> Option<Wait> {
     let switches = &trace.switches;
     let its = |at: &usize| switches.prev[*at] == thread && switches.time[*at] < until;
     let at = (0..switches.len()).rev().find(its)?;
-    let places = places(trace, switches.stack[at]);
-    Some(Wait { since: switches.time[at], state: switches.prev_state[at], places })
+    let (since, places) = (switches.time[at], places(trace, switches.stack[at]));
+    let wakings = &trace.wakings;
+    let ended = (0..wakings.len()).map(|at| (wakings.wakee[at], wakings.time[at]));
+    let ended = ended.filter(|(wakee, time)| *wakee == thread && *time >= since);
+    let is_short = ended.map(|(_, time)| time.since(since)).min().is_some_and(|ns| ns < KEPT_NS);
+    Some(Wait { since, state: switches.prev_state[at], places, is_short })
 }
 
 /// When gdb first stopped a thread.
@@ -128,6 +137,9 @@ fn compare(gdb: &ByGdb, wait: Option<&Wait>) -> Result<&'static str, String> {
     let found = &wait.places;
     if *found == gdb.places {
         return Ok(SAME);
+    }
+    if wait.is_short && found.is_empty() {
+        return Ok("not compared: gdb ended a wait that is too short for a stack");
     }
     if wait.state.is_runnable() {
         return Ok("not compared: it was not asleep when gdb stopped it");
@@ -208,6 +220,9 @@ fn live_stacks_of_sleepers_are_those_of_gdb() {
         .collect();
     let after = save(&mut recorder);
     drop(recorder);
+    if programs::lacks_tables(&after.trace) {
+        return report(&format!("SKIPPED {TEST}: there was no room for the unwind tables"));
+    }
     let (mut same, mut unexplained) = (0, Vec::new());
     for program in &programs {
         let mut verdicts = Verdicts::default();

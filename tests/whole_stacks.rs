@@ -106,6 +106,9 @@ fn live_stacks_of_waits_reach_the_start_of_the_thread() {
     let prepared = recorder.snapshot().prepare(&Extras::default()).unwrap();
     prepared.save(&SaveTarget::File(path.clone())).unwrap();
     let trace = unhitch_formats::open(&path).unwrap();
+    if programs::lacks_tables(&trace) {
+        return report(&format!("SKIPPED {TEST}: there was no room for the unwind tables"));
+    }
     let mut wrong = Vec::new();
     report("| program | stacks of waits | complete | waits without a stack |\n|---|--:|--:|--:|");
     for program in &programs {

@@ -72,6 +72,12 @@ http { access_log off; server { listen unix:PWD/socket; location / { root PWD; }
 /// What asks the server once.
 type Client = Box<dyn FnMut() + Send>;
 
+/// True if other programs of this machine left no room for unwind tables: then stacks are cut, and the
+/// trace says so.
+pub fn lacks_tables(trace: &unhitch_model::Trace) -> bool {
+    trace.warnings.lines().any(|line| line.contains("no room for the unwind tables"))
+}
+
 /// A running program; it ends when this is dropped.
 pub struct Program {
     pub name: &'static str,
