@@ -2,16 +2,18 @@
 //! where they can, and what was recorded opens. Needs root; where a fault cannot be made, the test
 //! is skipped and prints `SKIPPED name: reason` to stderr.
 //!
-//! Others: a full disk (`full_disk.rs`), 10,000 mappings (`hostile`), a verifier that refuses and
+//! Others: a full disk (`full_disk.rs`), mappings of another user (`hostile`), a verifier that refuses and
 //! programs that cannot be attached (`crates/record`), lockdown (`tools/test-kernels`).
 #![cfg(target_os = "linux")]
 
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::{Command, Output};
-use unhitch_model::{ThreadId, Time, Trace};
+use unhitch_model::{FrameId, KeptWait, ModuleKind, ThreadId, Time, Trace};
 use unhitch_record::{EngineChoice, Options, Recorder};
 
+/// `clock_nanosleep(2)` on x86-64.
+const SYS_CLOCK_NANOSLEEP: u16 = 230;
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 
 /// True if BPF records here: only then can it be kept from it.
@@ -164,4 +166,60 @@ fn live_processes_that_die_while_their_tables_are_read_are_left_out() {
     let threads = (0..trace.threads.len() as u32).map(ThreadId);
     let dead = threads.filter(|&thread| trace.thread_name(thread, Time::MAX) == "sleep");
     assert!(dead.count() >= 300, "{said}");
+}
+
+/// A program that maps 10,000 times the code of a file, in vain, and then naps.
+const MANY_MAPPINGS: &str = r#"
+import mmap, sys, time
+file = open(sys.argv[1], 'rb')
+maps = [mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+    for _ in range(10000)]
+for _ in range(800): time.sleep(.005)
+"#;
+
+/// The kernel's part can search 511 mappings of a process: those of the program and its libraries
+/// must be among them.
+#[test]
+fn live_10000_mappings_do_not_cost_the_stacks_of_a_program() {
+    let test = "live_10000_mappings_do_not_cost_the_stacks_of_a_program";
+    if !has_bpf(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (path, mapped) = (folder.path().join("mapped.hitch"), folder.path().join("mapped"));
+    std::fs::copy("/bin/true", &mapped).unwrap();
+    let out = Command::new(UNHITCH)
+        .args(["record", "--engine", "bpf", "--stack-budget", "0", "-o"])
+        .arg(&path)
+        .args(["--", "/usr/bin/python3", "-c", MANY_MAPPINGS])
+        .arg(&mapped)
+        .output()
+        .unwrap();
+    let said = messages(&out);
+    assert!(out.status.success(), "{said}");
+    assert_eq!(said.matches("no room for the unwind tables of").count(), 1, "{said}");
+    if !said.contains("no room for the unwind tables of 1 program") {
+        return skipped(test, &"other programs of this machine take the room for unwind tables");
+    }
+    let trace = open(&path);
+    let naps = trace.kept_waits.iter().filter(|wait| {
+        wait.syscall == Some(SYS_CLOCK_NANOSLEEP)
+            && trace.thread_name(wait.thread, Time::MAX) == "python3"
+    });
+    let stack_of = |wait: &KeptWait| {
+        let switches = &trace.switches;
+        let is_its =
+            |at: &usize| switches.prev[*at] == wait.thread && switches.time[*at] == wait.time;
+        (0..switches.len()).find(is_its).map(|at| trace.stacks.user_frames(switches.stack[at]))
+    };
+    let is_cut = |frame: &FrameId| {
+        let module = trace.stacks.frame(*frame).and_then(|frame| trace.modules.get(frame.module));
+        module.is_some_and(|module| module.kind == ModuleKind::Cut)
+    };
+    let stacks: Vec<&[FrameId]> =
+        naps.filter_map(stack_of).filter(|user| !user.is_empty()).collect();
+    // The first ones are from before its mappings were read.
+    let last: Vec<&&[FrameId]> = stacks.iter().rev().take(10).collect();
+    let whole = last.iter().filter(|user| !user.iter().any(is_cut)).count();
+    assert!(whole >= 9, "{whole} of the last {} stacks: {said}", last.len());
 }

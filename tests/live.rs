@@ -24,9 +24,12 @@
 //! then the hang may not be the intended one. Such a recording is also `NOISY`, but only twice; the
 //! third wrong answer fails on any machine.
 //!
-//! `UNHITCH_SOAK=N` (`make soak`) repeats every program N times alone and N times with a busy
-//! process, and prints a table. It also records the idle machine, and prints what is reported for
-//! that: it must report nothing whose cause is unknown.
+//! Every program is recorded by BPF, where this kernel allows it, and the programs of [`BY_BOTH`] by
+//! performance events as well: the answer must not depend on what recorded.
+//!
+//! `UNHITCH_SOAK=N` (`make soak`) repeats every program by both engines, N times alone and N times
+//! with a busy process, and prints a table. It also records the idle machine, and prints what is
+//! reported for that: it must report nothing whose cause is unknown.
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
@@ -36,7 +39,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::sync::{Mutex, PoisonError};
 use unhitch_lab::{Outcome, Span};
-use unhitch_record::{Error, Options, Recorder};
+use unhitch_record::{EngineChoice, Error, Options, Recorder};
+
+/// The engines, the one that is preferred first.
+const ENGINES: [(&str, EngineChoice); 2] =
+    [("bpf", EngineChoice::Bpf), ("perf", EngineChoice::Perf)];
+
+/// Programs that are always recorded by each engine: a lock, a chain of processes, a stopped process,
+/// the network, a kernel lock. The soak does so with all.
+const BY_BOTH: [&str; 5] = ["starve", "chain", "stopped", "tcp", "populate"];
 
 /// Maximum number of retries of a hang that did not happen.
 const TRIES: usize = 16;
@@ -141,7 +152,7 @@ fn live_an_idle_machine_has_no_stall_that_cannot_be_defended() {
         return;
     }
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if !may_record("live_an_idle_machine_has_no_stall_that_cannot_be_defended") {
+    if permitted("live_an_idle_machine_has_no_stall_that_cannot_be_defended").is_empty() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -187,45 +198,66 @@ fn report(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-fn play(program: &str) {
+fn play(program: &'static str) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let test = format!("live_{}", program.replace('-', "_"));
-    if !may_record(&test) {
-        return;
-    }
-    match std::env::var("UNHITCH_SOAK")
-        .map(|runs| runs.parse().expect("UNHITCH_SOAK is a number of runs"))
-    {
-        Ok(runs) => soak(program, runs),
-        Err(_) => match until_it_hangs(program, WRONG_TRIES, &mut 0) {
-            Ok(run) => assert!(run.complaints.is_empty(), "{run}"),
-            Err(taken) => report(&format!("SKIPPED {test}: {taken}")),
-        },
-    }
-}
-
-/// False if this machine does not permit recording, which is reported.
-fn may_record(test: &str) -> bool {
-    match Recorder::start(&Options::default()) {
-        Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
-            report(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
-            false
-        }
-        result => {
-            drop(result.unwrap());
-            true
+    let engines = permitted(&test);
+    let runs = std::env::var("UNHITCH_SOAK")
+        .map(|runs| runs.parse().expect("UNHITCH_SOAK is a number of runs"));
+    for (at, engine) in engines.into_iter().enumerate() {
+        let hang = Hang { program, engine };
+        match runs {
+            Ok(runs) => soak(hang, runs),
+            Err(_) if at > 0 && !BY_BOTH.contains(&program) => {}
+            Err(_) => match until_it_hangs(hang, WRONG_TRIES, &mut 0) {
+                Ok(run) => assert!(run.complaints.is_empty(), "{run}"),
+                Err(taken) => report(&format!("SKIPPED {test} by {engine}: {taken}")),
+            },
         }
     }
 }
 
-fn soak(program: &str, runs: usize) {
+/// The engines that this machine permits to record; the others are reported.
+fn permitted(test: &str) -> Vec<&'static str> {
+    let is_permitted = |(engine, choice): &(&str, EngineChoice)| {
+        let mut options = Options::default();
+        options.engine = *choice;
+        match Recorder::start(&options) {
+            Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
+                let reason = error.to_string().replace('\n', " ");
+                report(&format!("SKIPPED {test} by {engine}: {reason}"));
+                false
+            }
+            result => {
+                drop(result.unwrap());
+                true
+            }
+        }
+    };
+    ENGINES.iter().filter(|engine| is_permitted(engine)).map(|(engine, _)| *engine).collect()
+}
+
+/// A program of the lab, and what records it.
+#[derive(Clone, Copy)]
+struct Hang {
+    program: &'static str,
+    engine: &'static str,
+}
+
+impl std::fmt::Display for Hang {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} by {}", self.program, self.engine)
+    }
+}
+
+fn soak(hang: Hang, runs: usize) {
     let mut all_wrong = 0;
     for load in ["alone", "with a busy process"] {
         let _busy = (load != "alone").then(Busy::start);
         let (mut right, mut wrong, mut noisy, mut outranked) = (0, 0, 0, 0);
         for _ in 0..runs {
-            let run = until_it_hangs(program, 1, &mut noisy)
-                .unwrap_or_else(|taken| panic!("{program}: {taken}"));
+            let run = until_it_hangs(hang, 1, &mut noisy)
+                .unwrap_or_else(|taken| panic!("{hang}: {taken}"));
             outranked += usize::from(run.outranked);
             match run.complaints.is_empty() {
                 true => right += 1,
@@ -236,11 +268,12 @@ fn soak(program: &str, runs: usize) {
             }
         }
         report(&format!(
-            "SOAK {program:<12} {load:<22} {right:3} right {wrong:3} wrong {noisy:3} noisy {outranked:3} outranked by other stalls"
+            "SOAK {:<12} {:<4} {load:<22} {right:3} right {wrong:3} wrong {noisy:3} noisy {outranked:3} outranked by other stalls",
+            hang.program, hang.engine
         ));
         all_wrong += wrong;
     }
-    assert_eq!(all_wrong, 0, "{program}: wrong answers");
+    assert_eq!(all_wrong, 0, "{hang}: wrong answers");
 }
 
 /// A process that computes on any CPU until dropped.
@@ -261,7 +294,7 @@ impl Drop for Busy {
 
 /// A recorded hang that happened: what is wrong with the answer, and the answer.
 struct Run {
-    program: String,
+    hang: Hang,
     complaints: Vec<String>,
     /// Something else on this machine hung, and longer.
     outranked: bool,
@@ -274,7 +307,7 @@ struct Run {
 
 impl std::fmt::Display for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:\n  {}\n", self.program, self.complaints.join("\n  "))?;
+        write!(f, "{}:\n  {}\n", self.hang, self.complaints.join("\n  "))?;
         self.trace
             .iter()
             .try_for_each(|trace| writeln!(f, "The recording is {}", trace.display()))?;
@@ -347,11 +380,11 @@ impl Ticks {
     }
 }
 
-fn until_it_hangs(program: &str, wrong_tries: usize, noisy: &mut usize) -> Result<Run, Taken> {
+fn until_it_hangs(hang: Hang, wrong_tries: usize, noisy: &mut usize) -> Result<Run, Taken> {
     let (mut reasons, mut wrong) = (Vec::new(), 0);
     let before = Ticks::now();
     for _ in 0..TRIES {
-        let reason = match record(program) {
+        let reason = match record(hang) {
             Ok(run)
                 if run.is_disturbed && !run.complaints.is_empty() && wrong + 1 < wrong_tries =>
             {
@@ -362,7 +395,7 @@ fn until_it_hangs(program: &str, wrong_tries: usize, noisy: &mut usize) -> Resul
             Err(reason) => reason,
         };
         *noisy += 1;
-        report(&format!("NOISY {program}: {reason}"));
+        report(&format!("NOISY {hang}: {reason}"));
         reasons.push(reason);
     }
     let taken = Ticks::taken_since(before);
@@ -370,7 +403,7 @@ fn until_it_hangs(program: &str, wrong_tries: usize, noisy: &mut usize) -> Resul
         return Err(taken);
     }
     panic!(
-        "{program} did not hang in {TRIES} tries, this machine is too small:\n  {}",
+        "{hang} did not hang in {TRIES} tries, this machine is too small:\n  {}",
         reasons.join("\n  ")
     );
 }
@@ -386,11 +419,13 @@ fn unhitch(words: &[&str], path: &Path) -> Output {
 }
 
 /// Records the program once and checks the answer; if it did not hang, returns why.
-fn record(program: &str) -> Result<Run, String> {
+fn record(of: Hang) -> Result<Run, String> {
+    let Hang { program, engine } = of;
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join(format!("{program}.hitch"));
     let before = Ticks::now();
-    let recorded = unhitch(&["lab", program, "--record", "--json", "-o"], &trace);
+    let recorded =
+        unhitch(&["lab", program, "--record", "--engine", engine, "--json", "-o"], &trace);
     let code = recorded.status.code();
     assert!(
         matches!(code, Some(0 | 3 | 4)),
@@ -436,7 +471,7 @@ fn record(program: &str) -> Result<Run, String> {
     // Keep the recording of a wrong answer for inspection.
     let trace = (!complaints.is_empty()).then(|| folder.keep().join(trace.file_name().unwrap()));
     Ok(Run {
-        program: program.to_owned(),
+        hang: of,
         complaints,
         outranked: rank > 0,
         is_disturbed: taken.is_much(),

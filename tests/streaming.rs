@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{Write, stderr};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 use unhitch_model::{Time, Trace};
@@ -125,6 +125,93 @@ fn live_what_a_killed_recorder_has_written_opens() {
         let kallsyms = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let has_names = kallsyms.lines().any(|line| !line.starts_with("0000000000000000"));
         assert!(!has_names || table["total_rows"].as_u64() > Some(0), "{engine}: {table}");
+    }
+}
+
+/// Killed before anything is written, while it starts, or after a few blocks: there is no file, or
+/// it opens, and says that it was interrupted.
+#[test]
+fn live_a_recorder_can_be_killed_at_any_moment() {
+    let test = "live_a_recorder_can_be_killed_at_any_moment";
+    let folder = tempfile::tempdir().unwrap();
+    for engine in ENGINES {
+        if !permitted(test, engine, folder.path()) {
+            continue;
+        }
+        let mut opened = 0;
+        for attempt in 0..12 {
+            let path = folder.path().join(format!("{engine}-{attempt}.hitch"));
+            let trace = path.to_str().unwrap();
+            let mut command = unhitch(&["record", "--engine", engine, "-o", trace]);
+            let mut recorder = command.stderr(Stdio::null()).spawn().unwrap();
+            if attempt >= 6 {
+                // There is a file; BPF takes longest to begin, on a busy machine above all.
+                while !path.exists() {
+                    assert!(recorder.try_wait().unwrap().is_none(), "{engine}: it has ended");
+                    sleep(Duration::from_millis(1));
+                }
+            }
+            sleep(Duration::from_millis(attempt % 6 * 40));
+            recorder.kill().unwrap();
+            recorder.wait().unwrap();
+            if path.exists() {
+                let output = unhitch(&["info", trace]).output().unwrap();
+                let text = String::from_utf8_lossy(&output.stdout);
+                let said = errors(&output);
+                // Killed between making the file and writing its beginning.
+                if fs::metadata(&path).unwrap().len() == 0 {
+                    assert!(said.contains("found an empty file"), "{said}");
+                    continue;
+                }
+                assert!(output.status.success(), "{engine}, {attempt}: {said}");
+                assert!(text.contains("the recording was interrupted"), "{text}\n{said}");
+                opened += 1;
+            }
+        }
+        assert!(opened >= 5, "{engine}: {opened}");
+    }
+}
+
+/// What a command writes to its terminal.
+fn on_terminal(command: &str) -> Option<String> {
+    let output = Command::new("script").args(["-qec", command, "/dev/null"]).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn live_a_line_on_the_terminal_shows_how_far_a_recording_is() {
+    let test = "live_a_line_on_the_terminal_shows_how_far_a_recording_is";
+    let folder = tempfile::tempdir().unwrap();
+    for engine in ENGINES {
+        if !permitted(test, engine, folder.path()) {
+            continue;
+        }
+        let path = folder.path().join(format!("{engine}.hitch"));
+        let unhitch = env!("CARGO_BIN_EXE_unhitch");
+        let command = format!("{unhitch} record --engine {engine} --for 3s -o {}", path.display());
+        let Some(shown) = on_terminal(&command) else {
+            let _ = writeln!(stderr(), "SKIPPED {test}: `script` gives no terminal");
+            return;
+        };
+        let lines = shown.split(['\r', '\n']).filter_map(|line| line.split_once("recording: "));
+        // `1.2 s, 3,456 events, 0.7 MiB, none lost`
+        let read = |line: &str| -> Option<[f64; 3]> {
+            let (seconds, rest) = line.split_once(" s, ")?;
+            let (events, rest) = rest.split_once(" events, ")?;
+            let (mebibytes, lost) = rest.split_once(" MiB, ")?;
+            assert!(lost.contains("lost"), "{line}");
+            let number = |text: &str| text.replace(',', "").parse().ok();
+            Some([number(seconds)?, number(events)?, number(mebibytes)?])
+        };
+        let read: Vec<[f64; 3]> = lines.filter_map(|(_, line)| read(line)).collect();
+        assert!(read.len() >= 2, "{engine}: {shown:?}");
+        let grows = |at: usize| read.windows(2).all(|pair| pair[0][at] <= pair[1][at]);
+        assert!(grows(0) && grows(1) && grows(2), "{engine}: {read:?}");
+        let [seconds, events, mebibytes] = *read.last().unwrap();
+        assert!((1.0..=30.0).contains(&seconds) && events > 0.0, "{engine}: {read:?}");
+        // What is said last is nearly all that is there, but for names, which come after it.
+        let written = fs::metadata(&path).unwrap().len() as f64 / f64::from(1 << 20);
+        assert!(mebibytes <= written + 0.1, "{engine}: {mebibytes} MiB of {written}");
     }
 }
 

@@ -25,7 +25,7 @@ mod values;
 pub use agent::AgentArgs;
 pub use answers::{HotArgs, InfoArgs, WaitsArgs, WhyArgs};
 #[cfg(target_os = "linux")]
-pub use capture::{Engine, RecordArgs, RecorderArgs, SaveArgs, WatchArgs};
+pub use capture::{RecordArgs, RecorderArgs, SaveArgs, WatchArgs};
 pub use checks::CheckArgs;
 pub use diff::DiffArgs;
 pub use export::{ExportArgs, ExportFormat};

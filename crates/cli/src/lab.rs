@@ -86,7 +86,9 @@ fn run(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
 fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let stop = signals::stop()?;
     let outcome_file = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
-    let mut recorder = Recorder::start_with(&Options::default(), namer().rule_reader())?;
+    let mut options = Options::default();
+    options.engine = args.engine.into();
+    let mut recorder = Recorder::start_with(&options, namer().rule_reader())?;
     let child = Command::new(std::env::current_exe()?)
         .args(args.for_child(program.name, outcome_file.path()))
         .process_group(0)

@@ -1,6 +1,6 @@
 //! `unhitch record`: records one trace.
 
-use crate::args::{Engine, RecordArgs, RecorderArgs};
+use crate::args::{RecordArgs, RecorderArgs};
 use crate::done::Done;
 use crate::names::namer;
 use crate::signals;
@@ -11,9 +11,7 @@ use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use unhitch_formats::container::Readers;
 use unhitch_model::{units, visible_path};
-use unhitch_record::{
-    EngineChoice, Extras, Options, Progress, SaveTarget, Saved, Until, record as record_until,
-};
+use unhitch_record::{Extras, Options, Progress, SaveTarget, Saved, Until, record as record_until};
 
 /// Records and prints the file's name.
 pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
@@ -138,11 +136,7 @@ pub fn options(args: &RecorderArgs) -> Options {
     options.sample_hz = args.rate;
     options.user_stacks = !args.no_user_stacks;
     options.only_pid = args.only_pid;
-    options.engine = match args.engine {
-        Engine::Auto => EngineChoice::Auto,
-        Engine::Perf => EngineChoice::Perf,
-        Engine::Bpf => EngineChoice::Bpf,
-    };
+    options.engine = args.engine.into();
     options.min_wait_ns = u64::try_from(args.min_wait.as_nanos()).unwrap_or(u64::MAX);
     options.stack_budget_ppm = (args.stack_budget.clamp(0.0, 100.0) * 10_000.0) as u32;
     options.readers = args.group.map_or(Readers::Owner, Readers::Group);

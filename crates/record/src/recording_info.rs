@@ -119,7 +119,7 @@ impl RecordingInfo {
     }
 }
 
-fn memory_kib(meminfo: &str) -> u64 {
+pub(crate) fn memory_kib(meminfo: &str) -> u64 {
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     total.and_then(|total| total.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
 }

@@ -49,6 +49,17 @@ pub enum Engine {
     Perf,
 }
 
+#[cfg(target_os = "linux")]
+impl From<Engine> for unhitch_record::EngineChoice {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Auto => Self::Auto,
+            Engine::Perf => Self::Perf,
+            Engine::Bpf => Self::Bpf,
+        }
+    }
+}
+
 #[derive(ClapArgs, Debug)]
 pub struct RecordArgs {
     /// The trace to write [default: a new file in the current folder, named after the time]

@@ -1,5 +1,6 @@
 //! Options of `lab`.
 
+use super::capture::Engine;
 use super::values::parse_duration;
 use clap::Args as ClapArgs;
 use std::ffi::OsString;
@@ -16,6 +17,9 @@ pub struct LabArgs {
     /// With --record: the trace to write [default: a new file in the current folder]
     #[arg(short, long, value_name = "FILE", requires = "record")]
     pub output: Option<PathBuf>,
+    /// With --record: what records: BPF programs in the kernel, or performance events
+    #[arg(long, value_enum, default_value_t, requires = "record")]
+    pub engine: Engine,
     /// How long to run, in seconds
     #[arg(long, value_name = "S", default_value_t = unhitch_lab::Options::default().seconds)]
     pub seconds: f64,

@@ -210,7 +210,7 @@ impl Engine {
             .map_max_entries("user_cache", rings * CACHED_STACKS_PER_CPU)
             .map_max_entries("kernel_cache", rings * CACHED_STACKS_PER_CPU)
             .map_max_entries("mappings", unwind::MAPPINGS)
-            .map_max_entries("rows", unwind::ROWS)
+            .map_max_entries("rows", unwind::rows())
             .load(object)
             .map_err(failed("load the recorder's programs"))?;
         let switch_program = hook::load_switch_program(&mut programs, &btf)?;
@@ -232,7 +232,7 @@ impl Engine {
         lister.load("task", &btf).map_err(failed("load a program"))?;
         let shared = Arc::new(Shared {
             mappings: map(&programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?,
-            rows: map(&programs, "rows", unwind::ROWS as usize * 8)?,
+            rows: map(&programs, "rows", unwind::rows() as usize * 8)?,
             tasks: map(&programs, "tasks", TASK_SLOTS * TASK_SLOT_BYTES)?,
             pythons: Arc::default(),
         });
@@ -413,7 +413,7 @@ impl Engine {
         let per_cpu = self.ring_bytes()
             + KNOWN_STACKS_PER_CPU as usize * 16
             + CACHED_STACKS_PER_CPU as usize * CACHED_STACK_BYTES;
-        let tables = unwind::MAPPINGS as usize * MAPPING_BYTES + unwind::ROWS as usize * 8;
+        let tables = unwind::MAPPINGS as usize * MAPPING_BYTES + unwind::rows() as usize * 8;
         self.cpus.len() * per_cpu + tables + TASK_SLOTS * TASK_SLOT_BYTES
     }
 

@@ -22,7 +22,7 @@ pub(super) fn map(programs: &Ebpf, name: &str, len: usize) -> Result<SharedArray
 pub(super) fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
     let action = "use a map of the recorder";
     let mappings = map(programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?;
-    let rows = map(programs, "rows", unwind::ROWS as usize * 8)?;
+    let rows = map(programs, "rows", unwind::rows() as usize * 8)?;
     let pythons = programs.take_map("pythons").ok_or_else(|| missing("pythons"))?;
     // This side of it stays here, for saves.
     let processes = match programs.map("processes") {

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::naming::RuleReader;
 use crate::procfs::{self, ExecutableMap};
 use crate::python::{self, PYTHON_WORDS, Python, Pythons};
+use crate::recording_info::memory_kib;
 use crate::sys::SharedArray;
 use aya::maps::{HashMap, MapData, RingBuf};
 use files::{FileId, FileRules, FileState, base_avma, state_of};
@@ -29,9 +30,9 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use unhitch_symbols::UnwindRules;
@@ -41,8 +42,11 @@ use unhitch_symbols::python::PythonRuntime;
 pub(crate) const MAPPING_BYTES: usize = 32;
 /// Number of mappings of all processes.
 pub(crate) const MAPPINGS: u32 = 1 << 16;
-/// Number of rules of all files, 8 bytes each. A machine with a browser and Node has 1.5 million.
-pub(crate) const ROWS: u32 = 4 << 20;
+/// Number of rules of all files, 8 bytes each: on a small machine, and on one with so much memory in
+/// KiB. A machine with a browser and Node has 1.5 million, one that compiles Rust 4 million.
+const FEW_ROWS: u32 = 4 << 20;
+const MANY_ROWS: u32 = 8 << 20;
+const MUCH_MEMORY_KIB: u64 = 12 << 20;
 /// Maximum number of mappings of a process: what the kernel's part can search.
 const MAX_MAPPINGS_PER_PROCESS: usize = 511;
 /// Number of files above which those that no process has mapped are forgotten.
@@ -61,6 +65,15 @@ const START_TIMEOUT: Duration = Duration::from_secs(1);
 const PROCESS_UNKNOWN: u32 = 1;
 const PROCESS_GONE: u32 = 2;
 const CODE_OBJECT: u32 = 4;
+
+/// Number of rules for which there is room on this machine.
+pub(crate) fn rows() -> u32 {
+    static ROWS: OnceLock<u32> = OnceLock::new();
+    *ROWS.get_or_init(|| {
+        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        if memory_kib(&memory) >= MUCH_MEMORY_KIB { MANY_ROWS } else { FEW_ROWS }
+    })
+}
 
 /// The maps that the kernel's part searches.
 pub(crate) struct Maps {
@@ -167,6 +180,18 @@ struct Tables {
     old_mappings: VecDeque<(Instant, Extent)>,
 }
 
+/// Keeps as many mappings as the kernel's part can search: the program and its libraries are mapped
+/// once or twice each, so what is mapped most often goes.
+fn keep_rarest(maps: &mut Vec<ExecutableMap>) {
+    let file = |map: &ExecutableMap| (map.path.clone(), map.device, map.inode);
+    let mut times = FxHashMap::default();
+    for map in maps.iter() {
+        *times.entry(file(map)).or_insert(0) += 1;
+    }
+    maps.sort_by_cached_key(|map| times.get(&file(map)).copied());
+    maps.truncate(MAX_MAPPINGS_PER_PROCESS);
+}
+
 impl Tables {
     fn new(
         maps: Maps,
@@ -184,7 +209,7 @@ impl Tables {
             processes: FxHashMap::default(),
             files: FxHashMap::default(),
             mappings: Pool::new(MAPPINGS),
-            rows: Pool::new(ROWS),
+            rows: Pool::new(rows()),
             generation: 0,
             old_mappings: VecDeque::new(),
         }
@@ -283,8 +308,12 @@ impl Tables {
     /// Publishes the mappings of a process.
     fn set(&mut self, pid: u32, mut maps: Vec<ExecutableMap>) {
         maps.retain(|map| map.len > 0 && map.start_avma.checked_add(map.len).is_some());
+        if maps.len() > MAX_MAPPINGS_PER_PROCESS {
+            keep_rarest(&mut maps);
+            let is_new = !self.processes.contains_key(&pid);
+            self.without_room.fetch_add(usize::from(is_new), Ordering::Relaxed);
+        }
         maps.sort_unstable_by_key(|map| map.start_avma);
-        maps.truncate(MAX_MAPPINGS_PER_PROCESS);
         if let Some(known) = self.processes.get_mut(&pid).filter(|known| known.maps == maps) {
             // An exec of the same program has removed them from the kernel's map.
             known.interval = (known.interval * 2).min(MAX_REREAD_INTERVAL);
