@@ -27,6 +27,7 @@ def arguments():
     parser.add_argument("names", nargs="*", help="hangs, or beginnings of their names; default all")
     parser.add_argument("--output", type=pathlib.Path, required=True)
     parser.add_argument("--tools", type=pathlib.Path, required=True, help="what was built")
+    parser.add_argument("--runs", type=int, default=1, help="how often each is made; default 1")
     parser.add_argument("--beside-load", action="store_true", help="busy processes, too")
     parser.add_argument("--again", action="store_true", help="do not record again")
     parser.add_argument("--list", action="store_true", help="only list the hangs")
@@ -116,6 +117,17 @@ def examine(hang, options, output):
     return result
 
 
+def run(chosen, options, output):
+    """Examines each hang once; the results are kept beside the traces and answers."""
+    results = []
+    for hang in chosen:
+        print(f"{output.name}: {hang.name} …", file=sys.stderr, flush=True)
+        results.append(examine(hang, options, output))
+    with open(output / "results.jsonl", "w") as lines:
+        lines.writelines(json.dumps(result, ensure_ascii=False) + "\n" for result in results)
+    return results
+
+
 def end(*_):
     """On SIGTERM, ends what was started, as Ctrl-C does."""
     raise SystemExit(1)
@@ -133,14 +145,9 @@ def main():
         print("\n".join(hang.name for hang in chosen))
         return 0
     output = options.output.resolve() / ("load" if options.beside_load else "quiet")
-    results = []
     with load(options.beside_load and not options.again):
-        for hang in chosen:
-            print(f"{hang.name} …", file=sys.stderr, flush=True)
-            results.append(examine(hang, options, output))
-    met = print_report(results)
-    with open(output / "results.jsonl", "w") as lines:
-        lines.writelines(json.dumps(result, ensure_ascii=False) + "\n" for result in results)
+        runs = [run(chosen, options, output / f"{n}") for n in range(1, options.runs + 1)]
+    met = print_report(runs, everything=not options.names)
     print(f"\n{output} has the traces and answers")
     return 0 if met else 1
 

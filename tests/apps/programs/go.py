@@ -51,7 +51,7 @@ def go_channel(stage):
     return busy_goroutine(stage, "/mail", "/bigmail")
 
 
-@hang("Go", [r"lockFile|Flock|main\."], needs=NEEDS + ["flock"])
+@hang("Go", [r"main\.(lockFile|fill)|syscall\.Flock"], needs=NEEDS + ["flock"])
 def go_system_call(stage):
     """A goroutine with a mutex is in a system call that another program lets wait."""
     pid, port, file = server(stage)

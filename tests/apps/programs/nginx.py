@@ -7,7 +7,7 @@ import pwd
 import web
 from actor import told
 from hang import Who, hang
-from programs.python import validate_input
+from programs.python import COMPUTES, validate_input
 from stage import children, connects, free_port, stop_for_a_while, until
 
 CONFIGURATION = """
@@ -52,7 +52,7 @@ def proxy(stage):
     return server, behind, stage.rhythm(web.get, port=port)
 
 
-@hang("nginx", [r"sre_|SRE|match|validate_input|answer"], needs=["nginx"])
+@hang("nginx", [COMPUTES, r"\banswer\b"], needs=["nginx"])
 def nginx_slow_upstream(stage):
     """The application behind computes."""
     server, behind, client = proxy(stage)

@@ -7,7 +7,11 @@ from hang import Who, hang
 from stage import connects, free_port, until
 
 USER = "postgres"
-LOCKS = [r"ProcSleep|LockAcquire|WaitOnLock|XactLockTableWait|WaitLatch|heap_update|PostgresMain"]
+# The wait for a lock, and a session that is idle in its transaction.
+LOCKS = [
+    r"ProcSleep|LockAcquire|WaitOnLock|XactLockTableWait|heap_(update|lock_tuple)",
+    r"ReadCommand|SocketBackend|pq_getbyte|secure_read",
+]
 NEEDS = ["postgres", "initdb"]
 
 
@@ -158,7 +162,7 @@ def postgres_lock_queue(stage):
     )
 
 
-@hang("PostgreSQL", LOCKS + ["DeadLock|CheckDead"], lock=True, needs=NEEDS)
+@hang("PostgreSQL", LOCKS + ["DeadLockCheck|CheckDeadLock"], lock=True, needs=NEEDS)
 def postgres_deadlock(stage):
     """Two transactions lock each other out until one of them looks, after a second. The victim
     waits for a lock of the first one, and has no part in that."""
@@ -178,7 +182,7 @@ def postgres_deadlock(stage):
     )
 
 
-@hang("PostgreSQL", [r"tuplesort|qsort|Exec|exec_|sort|PostgresMain|^var|bttext"], needs=NEEDS)
+@hang("PostgreSQL", [r"tuplesort|qsort|ExecSort|comparetup|varstr|bttext|strcoll"], needs=NEEDS)
 def postgres_sort(stage):
     """A client waits for its own backend, which sorts."""
     port = server(stage)

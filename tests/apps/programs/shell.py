@@ -10,7 +10,7 @@ from actor import told
 from hang import Missing, Truth, Who, hang
 from stage import children, until
 
-LZMA = [r"lzma|lz_|xz"]
+LZMA = [r"\blzma_|\blz_"]
 
 
 def producer(output):

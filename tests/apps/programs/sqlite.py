@@ -8,7 +8,7 @@ import time
 from actor import told
 from hang import Missing, hang
 
-LIBRARY = [r"sqlite3|[pP]ager|unixSync|unixSleep|[bB]usy|Vdbe|pysqlite"]
+LIBRARY = [r"\bsqlite3\w+|[pP]ager|unixSync|unixSleep|[bB]usy|Vdbe|pysqlite"]
 
 
 def connect(path):
