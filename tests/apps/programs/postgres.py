@@ -1,9 +1,13 @@
-"""PostgreSQL: row locks, the queue for a table's lock, a deadlock, a query that computes."""
+"""PostgreSQL: row locks, the queue for a table's lock, a deadlock, a query that computes, a lock of
+the server's own."""
 
+import os
+import signal
+import threading
 import time
 
 from actor import told
-from hang import Who, hang
+from hang import DidNotHang, Who, hang
 from stage import connects, free_port, until
 
 USER = "postgres"
@@ -254,3 +258,47 @@ def postgres_lock_table(stage):
     """A migration has the table locked and thinks."""
     lock = "lock table accounts in access exclusive mode"
     return held(stage, "select count(*) from accounts", ["begin", lock], "commit")
+
+
+def commits(port):
+    """A client that commits all the time, so its backend mostly has the lock for writing the log."""
+    connection = connect(port)
+
+    def store():
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            connection.run("update accounts set amount = amount + 1 where id = 8")
+
+    return store, backend_of(connection)
+
+
+def stop_with_lock(port, holder, waiter):
+    """Stops the backend `holder` with a signal, at a moment at which it has an LWLock that `waiter`
+    needs: that is tried until pg_stat_activity says so."""
+    monitor = connect(port)
+    statement = "select wait_event from pg_stat_activity where wait_event_type = 'LWLock' and pid = "
+    for _ in range(40):
+        os.kill(holder, signal.SIGSTOP)
+        time.sleep(0.05)
+        caught = monitor.run(f"{statement}{waiter}")
+        if caught:
+            time.sleep(1.2)
+        os.kill(holder, signal.SIGCONT)
+        if caught:
+            return Who(os.getpid(), threading.get_native_id())
+        time.sleep(0.03)
+    raise DidNotHang("the backend was never stopped while it had a lock")
+
+
+@hang("PostgreSQL", [r"LWLockAcquire|XLogFlush|XLogWrite"], lock=True, needs=NEEDS)
+def postgres_lwlock(stage):
+    """A backend was stopped while it had the lock for writing the log."""
+    port = server(stage)
+    payer = stage.rhythm(pay, port=port)
+    holder = stage.deed(commits, port=port)
+    with stage.recording():
+        holder.go()
+        time.sleep(0.1)
+        backends = holder.facts["backend"], payer.facts["backend"]
+        somebody = stop_with_lock(port, *backends)
+    return payer.truth(culprits=[Who(backends[0]), somebody], others=[Who(backends[1])])
