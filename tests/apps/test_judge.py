@@ -17,7 +17,7 @@ TRUTH = {
     "quota": None,
     "disk": False,
 }
-LOCK = Hang("row-lock", "database", None, True, ("^lock_row$",), (), 0.4)
+LOCK = Hang("row-lock", "database", None, True, ("^lock_row$",), (), 0.4, False)
 
 
 def thread(who):

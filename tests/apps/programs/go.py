@@ -39,7 +39,7 @@ def busy_goroutine(stage, path, expensive):
     return client.truth(culprits=[Who(pid)])
 
 
-@hang("Go", [COMPUTES, r"main\.fill"], needs=NEEDS)
+@hang("Go", [COMPUTES, r"main\.fill"], needs=NEEDS, quick=True)
 def go_mutex(stage):
     """A goroutine computes with a mutex. No thread waits for it, so no answer can say lock."""
     return busy_goroutine(stage, "/cart", "/total")

@@ -46,7 +46,7 @@ def keeper(path):
     return keep_record
 
 
-@hang("fcntl", [r"keep_record|write_record"], lock=True)
+@hang("fcntl", [r"keep_record|write_record"], lock=True, quick=True)
 def record_lock(stage):
     """A process keeps a record lock (fcntl) while it sleeps."""
     path = stage.folder / "records"
@@ -213,7 +213,7 @@ def terminal(flag):
     return ticking(), {"path": os.ttyname(theirs), "open": theirs}
 
 
-@hang("a terminal", [r"show_output"])
+@hang("a terminal", [r"show_output"], quick=True)
 def terminal_not_read(stage):
     """A terminal emulator does not read what its program prints."""
     flag = stage.folder / "think"

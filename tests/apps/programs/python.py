@@ -52,7 +52,7 @@ def threaded_program():
     return compute, {"beat": beat.native_id}
 
 
-@hang("Python", [COMPUTES, r"take_gil|heartbeat"], lock=True)
+@hang("Python", [COMPUTES, r"take_gil|heartbeat"], lock=True, quick=True)
 def python_gil(stage):
     """A regular expression keeps the interpreter lock, so another thread cannot beat."""
     program = stage.deed(threaded_program)
@@ -241,7 +241,7 @@ def lock_in_two_threads(flag):
     return save, {"backup": other.native_id}
 
 
-@hang("Python", [r"write_backup|\bsave\b|lock_acquire|time_sleep|pysleep"], lock=True)
+@hang("Python", [r"write_backup|\bsave\b|lock_acquire|time_sleep|pysleep"], lock=True, quick=True)
 def python_lock(stage):
     """A thread sleeps with a threading.Lock."""
     program = stage.rhythm(lock_in_two_threads, flag=stage.folder / "keep")

@@ -41,7 +41,7 @@ def long_transaction(path):
     return transact
 
 
-@hang("SQLite", LIBRARY, lock=True)
+@hang("SQLite", LIBRARY, lock=True, quick=True)
 def sqlite_busy(stage):
     """Another program has the database locked, so this one looks again and again."""
     path = stage.folder / "notes.db"
