@@ -87,10 +87,11 @@ def is_inside(truth, thread):
 
 
 def involves(truth, stall):
-    """Whether the stall is in the time of the hang, and of a process that has a part in it. What
+    """Whether the stall is a tenth of the hang or more, and of a process that has a part in it. What
     other programs of the machine did meanwhile, no truth knows."""
     people = [stall["victim"], *stall["other_victims"], stall["cause"]["culprit"]]
-    return common_ns(truth, stall) > 0 and any(is_inside(truth, thread) for thread in people)
+    matters = 10 * common_ns(truth, stall) >= truth["to_ns"] - truth["from_ns"]
+    return matters and any(is_inside(truth, thread) for thread in people)
 
 
 def sentences(stall):
@@ -122,9 +123,11 @@ def calls_it_lock(stall):
 
 
 def is_confidently_wrong(truth, stall):
-    """Told as direct evidence, with a cause that is not the true one."""
+    """Told as direct evidence, with a cause that is not the true one. That somebody else than who
+    hung got no CPU is a fact of its own: it depends on what else the machine does."""
     cause = stall["cause"]
-    definite = cause["pattern"] not in ("unknown", "dead_end")
+    starved = cause["pattern"] == "cpu_starvation" and not is_of_this_hang(truth, stall)
+    definite = cause["pattern"] not in ("unknown", "dead_end") and not starved
     return definite and cause["evidence"] == "direct" and not right_culprit(truth, cause)
 
 

@@ -97,6 +97,14 @@ class Judge(unittest.TestCase):
         earlier = wrong | {"start_ns": 0, "end_ns": 900}
         verdict = judge(TRUTH, LOCK, answer(fine, elsewhere, earlier), answer(fine))
         self.assertFalse(verdict.confidently_wrong, "what no truth knows is not judged")
+        moment = wrong | {"start_ns": 1000, "end_ns": 1050}
+        self.assertFalse(judge(TRUTH, LOCK, answer(fine, moment), answer(fine)).confidently_wrong)
+
+    def test_a_process_without_a_cpu_is_a_hang_of_its_own_unless_it_is_told_as_this_one(self):
+        for victim, wrong in ((HOLDER, False), (CLIENT, True)):
+            starved = stall(victim=victim, culprit=None, pattern="cpu_starvation")
+            verdict = judge(TRUTH, LOCK, answer(stall(), starved), answer(stall()))
+            self.assertEqual(verdict.confidently_wrong, wrong)
 
     def test_an_address_is_no_name(self):
         lzma = dataclasses.replace(LOCK, functions=("lzma",))
