@@ -65,6 +65,8 @@ def make(hang, unhitch, folder, tools, before):
                 truth = hang.make(stage)
             if truth.seconds() < hang.at_least:
                 raise DidNotHang(f"it hung for only {truth.seconds():.2f} s")
+            if truth.to_ns > stage.recording_to_ns:
+                raise DidNotHang(f"it hung for {truth.seconds():.2f} s, longer than the recording")
             (folder / "truth.json").write_text(json.dumps(dataclasses.asdict(truth), indent=1))
             return
         except DidNotHang as reason:

@@ -125,7 +125,7 @@ class Stage:
         self.unhitch = unhitch
         self.trace = trace
         self.tools = tools
-        self.recording_from_ns = 0
+        self.recording_from_ns = self.recording_to_ns = 0
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hang-"))
         self.folder.chmod(0o755)
         self.closing = contextlib.ExitStack()
@@ -207,6 +207,7 @@ class Stage:
         time.sleep(self.before)
         yield
         time.sleep(after)
+        self.recording_to_ns = time.monotonic_ns()
         recorder.send_signal(signal.SIGINT)
         if recorder.wait():
             raise DidNotHang("unhitch record failed: " + (self.folder / "unhitch.log").read_text())
