@@ -12,7 +12,7 @@ DESTDIR ?=
 STATIC := $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help static install package test-package demo test test-hostile test-kernels test-service test-apps python test-fleet bench soak fuzz fmt lint clean
+.PHONY: help static install package test-package demo test test-hostile test-kernels test-service test-apps test-quiet python test-fleet bench soak fuzz fmt lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,10 +60,15 @@ test-service: ## boot Debian with the service in QEMU: a hang triggers, floods, 
 	@$(MAKE) --no-print-directory static
 	@tools/test-service $(TARGET)/$(STATIC)/release/unhitch
 
-test-apps: ## make real programs hang, record and explain it; takes ten minutes, needs root
+test-apps: ## make real programs hang, record and explain it; takes twenty minutes, needs root
 	@tools/setup build
 	@$(CARGO) build --release --locked --package unhitch
 	@tools/test-apps $(TARGET)/release/unhitch $(APPS)
+
+test-quiet: ## record programs at work for MINUTES (5) each, and list every stall that is told of them
+	@tools/setup build
+	@$(CARGO) build --release --locked --package unhitch
+	@tools/test-apps $(TARGET)/release/unhitch --quiet $(or $(MINUTES),5) $(APPS)
 
 python: ## build the Python package and test its wheel in an environment of its own
 	@tools/setup build

@@ -223,5 +223,6 @@ fn live_frames_of_python_have_function_file_and_line() {
     let trace = unhitch_formats::open(&path).unwrap();
     for program in &programs {
         check(&trace, program.child.id(), &program.python.to_string_lossy());
+        let _ = writeln!(stderr(), "{test}: {} is read", program.python.display());
     }
 }

@@ -239,3 +239,27 @@ fn live_a_recording_ends_at_its_maximum_size() {
         assert!(warnings.iter().any(|line| line.contains("--max-size")), "{warnings:?}");
     }
 }
+
+#[test]
+fn live_a_recorded_command_is_told_with_what_its_time_went_to() {
+    let test = "live_a_recorded_command_is_told_with_what_its_time_went_to";
+    let folder = tempfile::tempdir().unwrap();
+    for engine in ENGINES {
+        if !permitted(test, engine, folder.path()) {
+            continue;
+        }
+        let path = folder.path().join(format!("{engine}.hitch"));
+        let output = unhitch(&["record", "--engine", engine, "-o", path.to_str().unwrap()])
+            .args(["--", "sleep", "0.5"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{engine}: {text}{}", errors(&output));
+        let took = text.lines().find(|line| line.contains(" took ")).unwrap_or_default();
+        assert!(
+            took.starts_with("sleep ") && took.contains(" asleep by its own timer"),
+            "{engine}: {text}{}",
+            errors(&output)
+        );
+    }
+}

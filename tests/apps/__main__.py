@@ -13,12 +13,15 @@ import sys
 import time
 
 import programs  # noqa: F401, it registers the hangs
+import quiet
 from hang import HANGS, DidNotHang, Missing
 from judge import judge
 from report import print_report
-from stage import Stage
+from stage import BEFORE, Stage
 
 ATTEMPTS = 3
+# Seconds of the normal rhythm that a quick hang needs.
+BEFORE_QUICK = 1.0
 
 
 def arguments():
@@ -27,8 +30,12 @@ def arguments():
     parser.add_argument("names", nargs="*", help="hangs, or beginnings of their names; default all")
     parser.add_argument("--output", type=pathlib.Path, required=True)
     parser.add_argument("--tools", type=pathlib.Path, required=True, help="what was built")
+    parser.add_argument("--runs", type=int, default=1, help="how often each is made; default 1")
     parser.add_argument("--beside-load", action="store_true", help="busy processes, too")
+    parser.add_argument("--quick", action="store_true", help="those of `make test`; all must be right")
     parser.add_argument("--again", action="store_true", help="do not record again")
+    help = "record programs at work for so long each, and list the stalls that are told"
+    parser.add_argument("--quiet", type=float, metavar="MINUTES", help=help)
     parser.add_argument("--list", action="store_true", help="only list the hangs")
     return parser.parse_args()
 
@@ -47,17 +54,19 @@ def load(wanted):
             process.wait()
 
 
-def make(hang, unhitch, folder, tools):
+def make(hang, unhitch, folder, tools, before):
     """Makes the hang, and keeps trace and truth. Raises if it does not come about."""
     for program in hang.needs:
         if not shutil.which(program):
             raise Missing(f"{program} is not installed")
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            with Stage(unhitch, folder / "trace.hitch", tools) as stage:
+            with Stage(unhitch, folder / "trace.hitch", tools, before) as stage:
                 truth = hang.make(stage)
             if truth.seconds() < hang.at_least:
                 raise DidNotHang(f"it hung for only {truth.seconds():.2f} s")
+            if truth.to_ns > stage.recording_to_ns:
+                raise DidNotHang(f"it hung for {truth.seconds():.2f} s, longer than the recording")
             (folder / "truth.json").write_text(json.dumps(dataclasses.asdict(truth), indent=1))
             return
         except DidNotHang as reason:
@@ -107,7 +116,8 @@ def examine(hang, options, output):
     try:
         if not options.again:
             (folder / "truth.json").unlink(missing_ok=True)
-            make(hang, options.unhitch.resolve(), folder, options.tools)
+            before = BEFORE_QUICK if options.quick else BEFORE
+            make(hang, options.unhitch.resolve(), folder, options.tools, before)
         elif not (folder / "truth.json").exists():
             raise Missing("there is no trace")
         result |= ask(hang, options.unhitch.resolve(), folder)
@@ -116,31 +126,42 @@ def examine(hang, options, output):
     return result
 
 
+def run(chosen, options, output):
+    """Examines each hang once; the results are kept beside the traces and answers."""
+    results = []
+    for hang in chosen:
+        print(f"{output.name}: {hang.name} …", file=sys.stderr, flush=True)
+        results.append(examine(hang, options, output))
+    with open(output / "results.jsonl", "w") as lines:
+        lines.writelines(json.dumps(result, ensure_ascii=False) + "\n" for result in results)
+    return results
+
+
 def end(*_):
     """On SIGTERM, ends what was started, as Ctrl-C does."""
     raise SystemExit(1)
 
 
+def choose(names, begins):
+    """The names that begin so; all if nothing is asked for."""
+    return [name for name in names if not begins or any(map(name.startswith, begins))]
+
+
 def main():
     signal.signal(signal.SIGTERM, end)
     options = arguments()
-    chosen = [
-        hang
-        for name, hang in sorted(HANGS.items())
-        if not options.names or any(name.startswith(begin) for begin in options.names)
-    ]
+    if options.quiet:
+        output = options.output.resolve() / "nothing-hangs"
+        return 0 if quiet.listed(choose(quiet.LOADS, options.names), why, options, output) else 1
+    chosen = [HANGS[name] for name in choose(sorted(HANGS), options.names)]
+    chosen = [hang for hang in chosen if hang.quick or not options.quick]
     if options.list:
         print("\n".join(hang.name for hang in chosen))
         return 0
     output = options.output.resolve() / ("load" if options.beside_load else "quiet")
-    results = []
     with load(options.beside_load and not options.again):
-        for hang in chosen:
-            print(f"{hang.name} …", file=sys.stderr, flush=True)
-            results.append(examine(hang, options, output))
-    met = print_report(results)
-    with open(output / "results.jsonl", "w") as lines:
-        lines.writelines(json.dumps(result, ensure_ascii=False) + "\n" for result in results)
+        runs = [run(chosen, options, output / f"{n}") for n in range(1, options.runs + 1)]
+    met = print_report(runs, everything=not (options.names or options.quick), quick=options.quick)
     print(f"\n{output} has the traces and answers")
     return 0 if met else 1
 

@@ -62,17 +62,20 @@ class Hang:
     needs: tuple[str, ...]
     # A hang shorter than this did not come about.
     at_least: float
+    # Whether it is one of those that `make test` makes: in seconds, and without installing anything.
+    quick: bool
 
 
 HANGS: dict[str, Hang] = {}
 
 
-def hang(program, functions, lock=False, needs=(), at_least=0.4):
+def hang(program, functions, lock=False, needs=(), at_least=0.4, quick=False):
     """Marks a function that makes a hang; its name, with hyphens, is the hang's."""
 
     def register(make):
         name = make.__name__.replace("_", "-")
-        HANGS[name] = Hang(name, program, make, lock, tuple(functions), tuple(needs), at_least)
+        rest = (lock, tuple(functions), tuple(needs), at_least, quick)
+        HANGS[name] = Hang(name, program, make, *rest)
         return make
 
     return register

@@ -13,6 +13,8 @@ LOCK_PATTERNS = {
 }
 # "waits for a lock", "the row lock", "which holds the lock", but not LockAcquire or flock.
 LOCK_WORDS = re.compile(r"(?i)\b(a|an|the|row|table|file|interpreter|this|one) (\w+ )?locks?\b")
+# An address without a name.
+ADDRESS = re.compile(r"\S+\+0x[0-9a-f]+")
 # Stalls that are told first.
 FIRST = 3
 
@@ -78,10 +80,18 @@ def is_of_this_hang(truth, stall):
     return common_ns(truth, stall) > 0 and any(is_any(people, thread) for thread in victims)
 
 
-def is_inside(truth, stall):
-    """Whether the stall's victim is in a process that has a part in the hang."""
+def is_inside(truth, thread):
+    """Whether the thread is in a process that has a part in the hang."""
     people = [truth["victim"], *truth["others"], *truth["culprits"]]
-    return stall["victim"]["pid"] in {who["pid"] for who in people}
+    return thread is not None and thread["pid"] in {who["pid"] for who in people}
+
+
+def involves(truth, stall):
+    """Whether the stall is a tenth of the hang or more, and of a process that has a part in it. What
+    other programs of the machine did meanwhile, no truth knows."""
+    people = [stall["victim"], *stall["other_victims"], stall["cause"]["culprit"]]
+    matters = 10 * common_ns(truth, stall) >= truth["to_ns"] - truth["from_ns"]
+    return matters and any(is_inside(truth, thread) for thread in people)
 
 
 def sentences(stall):
@@ -94,7 +104,8 @@ def named_function(functions, stall):
     name = stall["cause"]["function"] or ""
     if not functions:
         return name, None
-    return name, any(re.search(function, name) for function in functions)
+    names = ADDRESS.sub("", name)
+    return name, any(re.search(function, names) for function in functions)
 
 
 def calls_it_lock(stall):
@@ -112,9 +123,11 @@ def calls_it_lock(stall):
 
 
 def is_confidently_wrong(truth, stall):
-    """Told as direct evidence, with a cause that is not the true one."""
+    """Told as direct evidence, with a cause that is not the true one. That somebody else than who
+    hung got no CPU is a fact of its own: it depends on what else the machine does."""
     cause = stall["cause"]
-    definite = cause["pattern"] not in ("unknown", "dead_end")
+    starved = cause["pattern"] == "cpu_starvation" and not is_of_this_hang(truth, stall)
+    definite = cause["pattern"] not in ("unknown", "dead_end") and not starved
     return definite and cause["evidence"] == "direct" and not right_culprit(truth, cause)
 
 
@@ -137,13 +150,12 @@ def judge(truth, hang, unasked, asked):
     first = [stall for stall in stalls[:FIRST] if stall in mine]
     right = [stall for stall in stalls if right_culprit(truth, stall["cause"])]
     verdict.rank = place(truth, [stall for stall in right if stall in mine])
-    verdict.culprits_rank = place(truth, [stall for stall in right if is_inside(truth, stall)])
+    verdict.culprits_rank = place(truth, [stall for stall in right if is_inside(truth, stall["victim"])])
     verdict.unasked = cover(truth, [stall for stall in first if stall in right])
     verdict.other_stalls = len(unasked["stalls"]) - len(mine)
     answer = next(iter(asked["stalls"]), None)
-    verdict.confidently_wrong = any(
-        is_confidently_wrong(truth, stall) for stall in [*first, *([answer] if answer else [])]
-    )
+    told = [stall for stall in [*stalls, *asked["stalls"]] if involves(truth, stall)]
+    verdict.confidently_wrong = any(is_confidently_wrong(truth, stall) for stall in told)
     if hang.lock:
         verdict.lock = bool(answer) and calls_it_lock(answer)
     if hang.functions:

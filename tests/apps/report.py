@@ -1,8 +1,11 @@
-"""The table of all hangs, and whether the goals are met."""
+"""The table of all hangs over all runs, and whether the goals are met."""
 
-# The share of hangs, in percent, for which each column must be right.
+import statistics
+
+# The share of answers, in percent, for which each column must be right.
 GOALS = {"unasked": 90, "asked": 97, "function": 80, "lock": 90}
-MARKS = {True: "yes", False: "NO", None: "–"}
+# What a run of everything has to make.
+HANGS, PROGRAMS = 30, 12
 
 
 def place(verdict):
@@ -12,18 +15,46 @@ def place(verdict):
     return f"({verdict['culprits_rank']})" if verdict["culprits_rank"] else "–"
 
 
-def row(result):
-    """A hang's row; a skipped one says why."""
-    if "skipped" in result:
-        return f"{result['name']:<24} SKIPPED: {result['skipped']}"
-    verdict = result["verdict"]
-    marks = "".join(f"{MARKS[verdict[column]]:<9}" for column in GOALS)
-    rank = place(verdict)
-    wrong = "WRONG" if verdict["confidently_wrong"] else "–"
-    figures = f" {verdict['other_stalls']:>6} {result['why_seconds']:>8.2f}"
-    named = "  ".join(verdict[part] or "–" for part in ("evidence", "pattern", "culprit", "named"))
-    name = f"{result['name']:<24} {result['hang_seconds']:>5.2f} {rank:>5}"
-    return f"{name}  {marks}{wrong:<6}{figures}  {named}"
+def count(verdicts, column):
+    """How many are right, of how many that have the column."""
+    marks = [verdict[column] for verdict in verdicts if verdict[column] is not None]
+    return sum(marks), len(marks)
+
+
+def mark(verdicts, column):
+    """How often it is right: a word if always or never."""
+    right, all_ = count(verdicts, column)
+    if 0 < right < all_:
+        return f"{right}/{all_}"
+    return "–" if not all_ else "yes" if right else "NO"
+
+
+def wrong(verdicts):
+    often, _ = count(verdicts, "confidently_wrong")
+    return "–" if not often else "WRONG" if often == 1 else f"{often}×WR"
+
+
+def is_right(verdict, columns):
+    """Whether it has nothing wrong in these columns."""
+    fine = all(verdict[column] is not False for column in columns)
+    return fine and not verdict["confidently_wrong"]
+
+
+def row(results):
+    """A hang's row, of its results in all runs."""
+    judged = [result for result in results if "verdict" in result]
+    if not judged:
+        return f"{results[0]['name']:<24} SKIPPED: {results[0]['skipped']}"
+    verdicts = [result["verdict"] for result in judged]
+    # The answer that is shown is one that something is wrong with.
+    shown = next((verdict for verdict in verdicts if not is_right(verdict, GOALS)), verdicts[0])
+    seconds = statistics.median(result["hang_seconds"] for result in judged)
+    slowest = max(result["why_seconds"] for result in judged)
+    others = sum(verdict["other_stalls"] for verdict in verdicts)
+    marks = "".join(f"{mark(verdicts, column):<9}" for column in GOALS)
+    named = "  ".join(shown[part] or "–" for part in ("evidence", "pattern", "culprit", "named"))
+    name = f"{results[0]['name']:<24} {seconds:>5.2f} {place(shown):>5}"
+    return f"{name}  {marks}{wrong(verdicts):<6} {others:>6} {slowest:>8.2f}  {named}"
 
 
 HEAD = " ".join(
@@ -36,18 +67,12 @@ HEAD = " ".join(
 )
 
 
-def total(results, column):
-    """How many are right, of how many that have the column."""
-    marks = [result["verdict"][column] for result in results]
-    marks = [mark for mark in marks if mark is not None]
-    return sum(marks), len(marks)
-
-
-def totals(results):
+def totals(judged):
     """The lines below the table, and whether all goals are met."""
+    verdicts = [result["verdict"] for result in judged]
     lines, met = [], True
     for column, goal in GOALS.items():
-        right, all_ = total(results, column)
+        right, all_ = count(verdicts, column)
         reached = 100 * right >= goal * all_
         met &= reached
         share = 100 * right / all_ if all_ else 100
@@ -55,26 +80,39 @@ def totals(results):
             f"{column:<18} {right:>3} of {all_:<3} {share:>5.1f} %  goal {goal} %: "
             + ("met" if reached else "NOT MET")
         )
-    wrong, all_ = total(results, "confidently_wrong")
-    met &= wrong == 0
+    often, all_ = count(verdicts, "confidently_wrong")
+    met &= often == 0
     lines.append(
-        f"{'confidently wrong':<18} {wrong:>3} of {all_:<3}          goal 0: "
-        + ("met" if wrong == 0 else "NOT MET")
+        f"{'confidently wrong':<18} {often:>3} of {all_:<3}          goal 0: "
+        + ("met" if often == 0 else "NOT MET")
     )
-    others = sum(result["verdict"]["other_stalls"] for result in results)
-    seconds = sum(result["why_seconds"] for result in results)
+    others = sum(verdict["other_stalls"] for verdict in verdicts)
+    seconds = sum(result["why_seconds"] for result in judged)
     lines.append(f"other stalls reported: {others}; `why` took {seconds:.1f} s in all")
     return lines, met
 
 
-def print_report(results):
-    """Prints the table; returns whether all goals are met."""
+def print_report(runs, everything, quick):
+    """Prints the table of all runs, each a list of results of the same hangs; returns whether all
+    goals are met. `everything`: no hang was left out on purpose. `quick`: all that are asked have to
+    be right; which stall comes first depends on what else the machine does."""
     print(HEAD)
-    for result in results:
-        print(row(result))
+    for results in zip(*runs):
+        print(row(results))
+    results = [result for run in runs for result in run]
     judged = [result for result in results if "verdict" in result]
+    hangs = len({result["name"] for result in judged})
     programs = len({result["program"] for result in judged})
     lines, met = totals(judged)
-    print(f"\n{len(judged)} hangs of {programs} programs, {len(results) - len(judged)} skipped")
+    print(f"\n{hangs} hangs of {programs} programs, {len(judged)} answers in {len(runs)} runs")
+    for result in results:
+        if "skipped" in result:
+            print(f"SKIPPED hang::{result['name'].replace('-', '_')}: {result['skipped']}")
     print("\n".join(lines))
+    if everything and (hangs < HANGS or programs < PROGRAMS):
+        print(f"too few: {HANGS} hangs of {PROGRAMS} programs have to be made")
+        met = False
+    if quick:
+        asked = [column for column in GOALS if column != "unasked"]
+        return all(is_right(result["verdict"], asked) for result in judged)
     return met and bool(judged)

@@ -120,11 +120,12 @@ class Actor:
 class Stage:
     """One attempt at one hang. Whatever it starts, it ends."""
 
-    def __init__(self, unhitch, trace, tools):
+    def __init__(self, unhitch, trace, tools, before=BEFORE):
+        self.before = before
         self.unhitch = unhitch
         self.trace = trace
         self.tools = tools
-        self.recording_from_ns = 0
+        self.recording_from_ns = self.recording_to_ns = 0
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hang-"))
         self.folder.chmod(0o755)
         self.closing = contextlib.ExitStack()
@@ -195,15 +196,18 @@ class Stage:
         return self.actor("deed", function, **arguments)
 
     @contextlib.contextmanager
-    def recording(self, before=BEFORE, after=AFTER):
+    def recording(self, after=AFTER):
         """Records what happens inside, and the normal rhythm before and after."""
         self.trace.unlink(missing_ok=True)
         recorder = self.start(self.unhitch, "record", "-o", self.trace)
-        until("the recording", self.trace.exists)
+        until("the recording", lambda: self.trace.exists() or recorder.poll() is not None)
+        if recorder.poll() is not None:
+            raise Missing("unhitch record: " + (self.folder / "unhitch.log").read_text().strip())
         self.recording_from_ns = time.monotonic_ns()
-        time.sleep(before)
+        time.sleep(self.before)
         yield
         time.sleep(after)
+        self.recording_to_ns = time.monotonic_ns()
         recorder.send_signal(signal.SIGINT)
         if recorder.wait():
             raise DidNotHang("unhitch record failed: " + (self.folder / "unhitch.log").read_text())

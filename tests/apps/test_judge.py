@@ -1,6 +1,7 @@
 """What counts as a right answer: python3 -m unittest discover tests/apps."""
 
 import copy
+import dataclasses
 import unittest
 
 from hang import Hang
@@ -16,7 +17,7 @@ TRUTH = {
     "quota": None,
     "disk": False,
 }
-LOCK = Hang("row-lock", "database", None, True, ("^lock_row$",), (), 0.4)
+LOCK = Hang("row-lock", "database", None, True, ("^lock_row$",), (), 0.4, False)
 
 
 def thread(who):
@@ -86,6 +87,30 @@ class Judge(unittest.TestCase):
             self.assertEqual(verdict.confidently_wrong, wrong)
         unknown = answer(stall(culprit=None, pattern="unknown"))
         self.assertFalse(judge(TRUTH, LOCK, unknown, unknown).confidently_wrong)
+
+    def test_every_stall_of_the_hang_may_be_confidently_wrong(self):
+        fine, wrong = stall(), stall(victim=SERVER, culprit=SERVER)
+        verdict = judge(TRUTH, LOCK, answer(fine, fine, fine, wrong), answer(fine))
+        self.assertTrue(verdict.unasked and verdict.confidently_wrong)
+        stranger = {"pid": 40, "tid": 40, "name": ""}
+        elsewhere = stall(victim=stranger, culprit=stranger)
+        earlier = wrong | {"start_ns": 0, "end_ns": 900}
+        verdict = judge(TRUTH, LOCK, answer(fine, elsewhere, earlier), answer(fine))
+        self.assertFalse(verdict.confidently_wrong, "what no truth knows is not judged")
+        moment = wrong | {"start_ns": 1000, "end_ns": 1050}
+        self.assertFalse(judge(TRUTH, LOCK, answer(fine, moment), answer(fine)).confidently_wrong)
+
+    def test_a_process_without_a_cpu_is_a_hang_of_its_own_unless_it_is_told_as_this_one(self):
+        for victim, wrong in ((HOLDER, False), (CLIENT, True)):
+            starved = stall(victim=victim, culprit=None, pattern="cpu_starvation")
+            verdict = judge(TRUTH, LOCK, answer(stall(), starved), answer(stall()))
+            self.assertEqual(verdict.confidently_wrong, wrong)
+
+    def test_an_address_is_no_name(self):
+        lzma = dataclasses.replace(LOCK, functions=("lzma",))
+        for named, right in (("liblzma.so.5+0x1f", False), ("lzma_code → liblzma.so.5+0x1f", True)):
+            verdict = judge(TRUTH, lzma, answer(), answer(stall(function=named)))
+            self.assertEqual(verdict.function, right)
 
     def test_a_lock_is_called_one_by_pattern_class_or_words(self):
         def locked(**fields):

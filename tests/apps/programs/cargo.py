@@ -5,7 +5,7 @@ from stage import children, until
 import time
 
 
-@hang("Cargo", [r"lock|flock|acquire"], lock=True, needs=["cargo", "flock"])
+@hang("Cargo", [r"cargo::.*(flock|lock|acquire)|FileLock"], lock=True, needs=["cargo", "flock"])
 def cargo_build_lock(stage):
     """Another build (of an editor, say) has the build folder."""
     stage.run("cargo", "init", "--quiet", "--vcs", "none", "--name", "empty", stage.folder)

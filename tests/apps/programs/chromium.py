@@ -10,14 +10,14 @@ from stage import connects, free_port, until
 SCRIPT = "const end = performance.now() + 1200; while (performance.now() < end) {}"
 
 
-def browser(stage):
+def browser(stage, page="data:text/html,<h1>page"):
     """A browser without a screen, which shows one page; its port for debuggers."""
     port = free_port()
     stage.start(
         *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
         *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
         *(f"--remote-debugging-port={port}", "--remote-allow-origins=*"),
-        *(f"--user-data-dir={stage.subfolder('profile')}", "data:text/html,<h1>page"),
+        *(f"--user-data-dir={stage.subfolder('profile')}", page),
     )
     until("Chromium", lambda: connects(port))
     until("its page", lambda: page_of(port))

@@ -50,7 +50,7 @@ def bus(stage):
     return daemon, address
 
 
-@hang("D-Bus", [r"serve|time_sleep|pysleep|dbus_|bus_"], needs=["dbus-daemon"])
+@hang("D-Bus", [r"\bserve\b|time_sleep|pysleep"], needs=["dbus-daemon"])
 def dbus_slow_service(stage):
     """A service on the bus does not answer."""
     daemon, address = bus(stage)
@@ -62,7 +62,7 @@ def dbus_slow_service(stage):
     return client.truth(culprits=[service.who], others=[Who(daemon.pid)])
 
 
-@hang("GTK", [r"call_sync|check_spelling|g_dbus|g_main|serve|time_sleep|pysleep"], needs=["dbus-daemon", "Xvfb"])
+@hang("GTK", [r"call_sync|check_spelling|\bserve\b|time_sleep|pysleep"], needs=["dbus-daemon", "Xvfb"])
 def gtk_waits_for_service(stage):
     """A desktop program asks a service in its main loop, and draws nothing meanwhile."""
     address = bus(stage)[1]
@@ -115,7 +115,7 @@ def x_grab(display):
     return grab
 
 
-@hang("X", [r"grab|time_sleep|pysleep|Dispatch|WaitForSomething|ospoll"], needs=["Xvfb"])
+@hang("X", [r"\bgrab\b|time_sleep|pysleep"], needs=["Xvfb"])
 def x_server_grabbed(stage):
     """A client has grabbed the X server, so no other client gets an answer."""
     server, display = screen(stage)

@@ -17,7 +17,7 @@ def locked_step(path):
     return step
 
 
-@hang("flock", [], lock=True, needs=["flock"])
+@hang("flock", [], lock=True, needs=["flock"], quick=True)
 def flock_held(stage):
     """A command with the lock takes its time, so the next one waits."""
     path = stage.folder / "lock"

@@ -39,7 +39,7 @@ def busy_goroutine(stage, path, expensive):
     return client.truth(culprits=[Who(pid)])
 
 
-@hang("Go", [COMPUTES, r"main\.fill"], needs=NEEDS)
+@hang("Go", [COMPUTES, r"main\.fill"], needs=NEEDS, quick=True)
 def go_mutex(stage):
     """A goroutine computes with a mutex. No thread waits for it, so no answer can say lock."""
     return busy_goroutine(stage, "/cart", "/total")
@@ -51,7 +51,7 @@ def go_channel(stage):
     return busy_goroutine(stage, "/mail", "/bigmail")
 
 
-@hang("Go", [r"lockFile|Flock|main\."], needs=NEEDS + ["flock"])
+@hang("Go", [r"main\.(lockFile|fill)|syscall\.Flock"], needs=NEEDS + ["flock"])
 def go_system_call(stage):
     """A goroutine with a mutex is in a system call that another program lets wait."""
     pid, port, file = server(stage)

@@ -48,13 +48,13 @@ def java_monitor(stage):
     return disturbed(stage, "monitor")
 
 
-@hang("Java", [COMPUTES, r"ReentrantLock|AbstractQueued|deposit|park"], lock=True, needs=NEEDS)
+@hang("Java", [COMPUTES, r"ReentrantLock|AbstractQueued|deposit"], lock=True, needs=NEEDS)
 def java_reentrant_lock(stage):
     """A thread computes with a ReentrantLock."""
     return disturbed(stage, "reentrant")
 
 
-@hang("Java", [r"GC|[mM]ark|[cC]ompact|Gen|Serial|[cC]ollect|oop|adjust"], needs=NEEDS)
+@hang("Java", [r"MarkSweep|GenCollect|Compact|mark_and_push|follow_|oop_iterate|adjust_pointer|Generation"], needs=NEEDS)
 def java_collection(stage):
     """A full collection stops the world."""
     return disturbed(stage, "collection", "-XX:+UseSerialGC", culprit="VM Thread")
@@ -66,13 +66,13 @@ def java_safepoint(stage):
     return disturbed(stage, "safepoint", "-XX:+UseSerialGC", "-XX:-UseCountedLoopSafepoints")
 
 
-@hang("Java", [COMPUTES, r"enqueue|submit|FutureTask|park"], needs=NEEDS)
+@hang("Java", [COMPUTES, r"enqueue|submit|FutureTask"], needs=NEEDS)
 def java_pool(stage):
     """The only thread of an executor computes, and a task waits in its queue."""
     return disturbed(stage, "pool", culprit="pool-1-thread-1")
 
 
-@hang("Java", [r"disturb|sleep|deposit|ReadWrite|AbstractQueued|park"], lock=True, needs=NEEDS)
+@hang("Java", [r"disturb|Thread\.sleep|deposit|ReadWrite|AbstractQueued"], lock=True, needs=NEEDS)
 def java_read_lock(stage):
     """A reader sleeps with a ReentrantReadWriteLock, and a writer waits."""
     return disturbed(stage, "readers")

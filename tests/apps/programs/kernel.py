@@ -27,26 +27,26 @@ def locked_file(path):
     """A program that locks a region of a file for a moment."""
     file = open(path, "wb")
 
-    def write():
+    def write_record():
         fcntl.lockf(file, fcntl.LOCK_EX, 100)
         fcntl.lockf(file, fcntl.LOCK_UN, 100)
 
-    return write
+    return write_record
 
 
 def keeper(path):
     """Another one, which keeps it."""
     file = open(path, "wb")
 
-    def keep():
+    def keep_record():
         fcntl.lockf(file, fcntl.LOCK_EX, 100)
         time.sleep(SECONDS)
         fcntl.lockf(file, fcntl.LOCK_UN, 100)
 
-    return keep
+    return keep_record
 
 
-@hang("fcntl", [r"keep|write"], lock=True)
+@hang("fcntl", [r"keep_record|write_record"], lock=True, quick=True)
 def record_lock(stage):
     """A process keeps a record lock (fcntl) while it sleeps."""
     path = stage.folder / "records"
@@ -74,15 +74,15 @@ def semaphore(key, seconds=0.0):
         if libc.semop(of_system, ctypes.byref(Operation(0, value, 0)), 1):
             raise OSError(ctypes.get_errno(), "semop")
 
-    def work():
+    def take_semaphore():
         add(-1)
         time.sleep(seconds)
         add(1)
 
-    return work
+    return take_semaphore
 
 
-@hang("System V semaphore", [r"work"])
+@hang("System V semaphore", [r"take_semaphore|semop"])
 def system_v_semaphore(stage):
     """A process keeps a semaphore of System V while it sleeps."""
     libc, key = ctypes.CDLL(None), os.getpid()
@@ -101,24 +101,24 @@ def workers(flag):
     """Two processes of `multiprocessing` that share a lock."""
     lock = multiprocessing.Lock()
 
-    def keep():
+    def keep_lock():
         while True:
             if told(flag):
                 with lock:
                     time.sleep(SECONDS)
             time.sleep(0.01)
 
-    worker = multiprocessing.Process(target=keep, daemon=True)
+    worker = multiprocessing.Process(target=keep_lock, daemon=True)
     worker.start()
 
-    def work():
+    def take_lock():
         with lock:
             pass
 
-    return work, {"worker": worker.pid}
+    return take_lock, {"worker": worker.pid}
 
 
-@hang("Python multiprocessing", [r"keep|work"], lock=True)
+@hang("Python multiprocessing", [r"keep_lock|take_lock"], lock=True)
 def python_process_lock(stage):
     """A worker process keeps the lock that it shares with its parent."""
     flag = stage.folder / "keep"
@@ -203,17 +203,17 @@ def terminal(flag):
     """A terminal emulator, which stops to think."""
     ours, theirs = pty.openpty()
 
-    def show():
+    def show_output():
         while True:
             os.read(ours, 4096)
             if told(flag):
                 time.sleep(SECONDS)
 
-    threading.Thread(target=show, daemon=True).start()
+    threading.Thread(target=show_output, daemon=True).start()
     return ticking(), {"path": os.ttyname(theirs), "open": theirs}
 
 
-@hang("a terminal", [r"show"])
+@hang("a terminal", [r"show_output"], quick=True)
 def terminal_not_read(stage):
     """A terminal emulator does not read what its program prints."""
     flag = stage.folder / "think"
@@ -237,17 +237,17 @@ def receiver(port, flag):
     listener = socket.create_server(("127.0.0.1", port))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
 
-    def receive():
+    def receive_upload():
         connection, _ = listener.accept()
         while connection.recv(65536):
             if told(flag):
                 time.sleep(SECONDS)
 
-    threading.Thread(target=receive, daemon=True).start()
+    threading.Thread(target=receive_upload, daemon=True).start()
     return ticking()
 
 
-@hang("TCP", [r"receive"])
+@hang("TCP", [r"receive_upload"])
 def full_connection(stage):
     """A server does not read, so its client cannot send."""
     port, flag = free_port(), stage.folder / "think"
@@ -275,18 +275,18 @@ def answering(port, flag):
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind(("127.0.0.1", port))
 
-    def answer():
+    def answer_question():
         while True:
             _, client = sock.recvfrom(100)
             if told(flag):
                 time.sleep(SECONDS)
             sock.sendto(b"!", client)
 
-    threading.Thread(target=answer, daemon=True).start()
+    threading.Thread(target=answer_question, daemon=True).start()
     return ticking()
 
 
-@hang("UDP", [r"answer"])
+@hang("UDP", [r"answer_question"])
 def slow_datagrams(stage):
     """A service that speaks UDP answers late."""
     port, flag = free_port(), stage.folder / "think"

@@ -7,9 +7,10 @@ from stage import connects, until
 
 USER = "mysql"
 NEEDS = ["mariadbd", "mariadb-install-db"]
+# The wait for a lock, and a session that waits for its client's next command.
 WAITS = [
-    r"lock_wait|^row_|ha_innobase|^que_|MDL_|open_table|mysql_|dispatch_command|do_command|THD::"
-    r"|my_net|net_real|vio_"
+    r"lock_wait|^row_|ha_innobase|^que_|MDL_|open_table|User_level_lock",
+    r"do_command|my_net_read|net_real_read|vio_read|vio_socket_io_wait",
 ]
 
 

@@ -7,7 +7,7 @@ import pwd
 import web
 from actor import told
 from hang import Who, hang
-from programs.python import validate_input
+from programs.python import COMPUTES, validate_input
 from stage import children, connects, free_port, stop_for_a_while, until
 
 CONFIGURATION = """
@@ -40,7 +40,7 @@ def application(port, flag):
 
 
 def proxy(stage):
-    """nginx in front of an application: the two, and the client of both."""
+    """nginx in front of an application: its port, and the two."""
     port, upstream = free_port(), free_port()
     behind = stage.deed(application, port=upstream, flag=stage.folder / "slow")
     file = stage.folder / "nginx.conf"
@@ -49,13 +49,14 @@ def proxy(stage):
     file.write_text(CONFIGURATION.format(**values))
     server = stage.start("nginx", "-p", stage.folder, "-c", file)
     until("nginx", lambda: connects(port))
-    return server, behind, stage.rhythm(web.get, port=port)
+    return port, server, behind
 
 
-@hang("nginx", [r"sre_|SRE|match|validate_input|answer"], needs=["nginx"])
+@hang("nginx", [COMPUTES, r"\banswer\b"], needs=["nginx"])
 def nginx_slow_upstream(stage):
     """The application behind computes."""
-    server, behind, client = proxy(stage)
+    port, server, behind = proxy(stage)
+    client = stage.rhythm(web.get, port=port)
     with stage.recording(after=3.5):
         (stage.folder / "slow").touch()
     return client.truth(culprits=[Who(behind.who.pid)], others=children(server.pid))
@@ -64,7 +65,8 @@ def nginx_slow_upstream(stage):
 @hang("nginx", [], needs=["nginx"])
 def nginx_stopped_upstream(stage):
     """Somebody stops the application behind with a signal."""
-    server, behind, client = proxy(stage)
+    port, server, behind = proxy(stage)
+    client = stage.rhythm(web.get, port=port)
     with stage.recording():
         somebody = stop_for_a_while(behind.who.pid)
     return client.truth(culprits=[Who(behind.who.pid), somebody], others=children(server.pid))

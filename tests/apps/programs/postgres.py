@@ -1,13 +1,21 @@
-"""PostgreSQL: row locks, the queue for a table's lock, a deadlock, a query that computes."""
+"""PostgreSQL: row locks, the queue for a table's lock, a deadlock, a query that computes, a lock of
+the server's own."""
 
+import os
+import signal
+import threading
 import time
 
 from actor import told
-from hang import Who, hang
+from hang import DidNotHang, Who, hang
 from stage import connects, free_port, until
 
 USER = "postgres"
-LOCKS = [r"ProcSleep|LockAcquire|WaitOnLock|XactLockTableWait|WaitLatch|heap_update|PostgresMain"]
+# The wait for a lock, and a session that is idle in its transaction.
+LOCKS = [
+    r"ProcSleep|LockAcquire|WaitOnLock|XactLockTableWait|heap_(update|lock_tuple)",
+    r"ReadCommand|SocketBackend|pq_getbyte|secure_read",
+]
 NEEDS = ["postgres", "initdb"]
 
 
@@ -158,7 +166,7 @@ def postgres_lock_queue(stage):
     )
 
 
-@hang("PostgreSQL", LOCKS + ["DeadLock|CheckDead"], lock=True, needs=NEEDS)
+@hang("PostgreSQL", LOCKS + ["DeadLockCheck|CheckDeadLock"], lock=True, needs=NEEDS)
 def postgres_deadlock(stage):
     """Two transactions lock each other out until one of them looks, after a second. The victim
     waits for a lock of the first one, and has no part in that."""
@@ -178,7 +186,7 @@ def postgres_deadlock(stage):
     )
 
 
-@hang("PostgreSQL", [r"tuplesort|qsort|Exec|exec_|sort|PostgresMain|^var|bttext"], needs=NEEDS)
+@hang("PostgreSQL", [r"tuplesort|qsort|ExecSort|comparetup|varstr|bttext|strcoll"], needs=NEEDS)
 def postgres_sort(stage):
     """A client waits for its own backend, which sorts."""
     port = server(stage)
@@ -250,3 +258,47 @@ def postgres_lock_table(stage):
     """A migration has the table locked and thinks."""
     lock = "lock table accounts in access exclusive mode"
     return held(stage, "select count(*) from accounts", ["begin", lock], "commit")
+
+
+def commits(port):
+    """A client that commits all the time, so its backend mostly has the lock for writing the log."""
+    connection = connect(port)
+
+    def store():
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            connection.run("update accounts set amount = amount + 1 where id = 8")
+
+    return store, backend_of(connection)
+
+
+def stop_with_lock(port, holder, waiter):
+    """Stops the backend `holder` with a signal, at a moment at which it has an LWLock that `waiter`
+    needs: that is tried until pg_stat_activity says so."""
+    monitor = connect(port)
+    statement = "select wait_event from pg_stat_activity where wait_event_type = 'LWLock' and pid = "
+    for _ in range(40):
+        os.kill(holder, signal.SIGSTOP)
+        time.sleep(0.05)
+        caught = monitor.run(f"{statement}{waiter}")
+        if caught:
+            time.sleep(1.2)
+        os.kill(holder, signal.SIGCONT)
+        if caught:
+            return Who(os.getpid(), threading.get_native_id())
+        time.sleep(0.03)
+    raise DidNotHang("the backend was never stopped while it had a lock")
+
+
+@hang("PostgreSQL", [r"LWLockAcquire|XLogFlush|XLogWrite"], lock=True, needs=NEEDS)
+def postgres_lwlock(stage):
+    """A backend was stopped while it had the lock for writing the log."""
+    port = server(stage)
+    payer = stage.rhythm(pay, port=port)
+    holder = stage.deed(commits, port=port)
+    with stage.recording():
+        holder.go()
+        time.sleep(0.1)
+        backends = holder.facts["backend"], payer.facts["backend"]
+        somebody = stop_with_lock(port, *backends)
+    return payer.truth(culprits=[Who(backends[0]), somebody], others=[Who(backends[1])])

@@ -52,7 +52,7 @@ def threaded_program():
     return compute, {"beat": beat.native_id}
 
 
-@hang("Python", [COMPUTES, r"take_gil|heartbeat"], lock=True)
+@hang("Python", [COMPUTES, r"take_gil|heartbeat"], lock=True, quick=True)
 def python_gil(stage):
     """A regular expression keeps the interpreter lock, so another thread cannot beat."""
     program = stage.deed(threaded_program)
@@ -96,7 +96,7 @@ def echo(port):
     return call
 
 
-@hang("Python", [r"write_report|serve|time_sleep|pysleep|time\.sleep"])
+@hang("Python", [r"write_report|\bserve\b|time_sleep|pysleep|time\.sleep"])
 def python_asyncio(stage):
     """A coroutine sleeps with time.sleep, so the event loop serves nobody."""
     port = free_port()
@@ -129,7 +129,7 @@ def pool_of_workers(flag):
     return batch
 
 
-@hang("Python", [COMPUTES, r"resize"])
+@hang("Python", [COMPUTES, r"\bresize\b"])
 def python_pool(stage):
     """A pool's worker gets one big picture, and all wait for it."""
     program = stage.rhythm(pool_of_workers, flag=stage.folder / "big")
@@ -174,7 +174,7 @@ def slow_upload(port):
     return upload
 
 
-@hang("Python", [r"do_POST|do_GET|upload|sock_recv|time_sleep|pysleep|socketserver|handle"])
+@hang("Python", [r"do_POST|do_GET|\bupload\b|sock_recv|time_sleep|pysleep"])
 def python_http_server(stage):
     """http.server waits for the rest of an upload, and serves nobody else."""
     port = free_port()
@@ -204,13 +204,13 @@ def pool_of_connections(flag):
     other = threading.Thread(target=export_everything, daemon=True, name="exporter")
     other.start()
 
-    def work():
+    def borrow():
         connections.put(connections.get())
 
-    return work, {"exporter": other.native_id}
+    return borrow, {"exporter": other.native_id}
 
 
-@hang("Python", [r"export_everything|work|queue|get|lock_acquire|time_sleep|pysleep"])
+@hang("Python", [r"export_everything|\bborrow\b|time_sleep|pysleep"])
 def python_connection_pool(stage):
     """A thread keeps the only connection of a pool."""
     program = stage.rhythm(pool_of_connections, flag=stage.folder / "export")
@@ -241,7 +241,7 @@ def lock_in_two_threads(flag):
     return save, {"backup": other.native_id}
 
 
-@hang("Python", [r"write_backup|save|lock_acquire|time_sleep|pysleep"], lock=True)
+@hang("Python", [r"write_backup|\bsave\b|lock_acquire|time_sleep|pysleep"], lock=True, quick=True)
 def python_lock(stage):
     """A thread sleeps with a threading.Lock."""
     program = stage.rhythm(lock_in_two_threads, flag=stage.folder / "keep")
@@ -264,7 +264,7 @@ def converts(flag):
     return convert
 
 
-@hang("Python", [r"convert|subprocess|wait|sleep"])
+@hang("Python", [r"\bconvert\b|nanosleep"])
 def python_child(stage):
     """A program waits for a command that sleeps."""
     program = stage.rhythm(converts, flag=stage.folder / "big")
@@ -277,7 +277,7 @@ def python_child(stage):
     return Truth(program.who, longest["from"], longest["to"], culprits)
 
 
-@hang("gunicorn", [r"report|time_sleep|pysleep|handle|run|sync"])
+@hang("gunicorn", [r"\b(report|application)\b|time_sleep|pysleep"])
 def gunicorn_one_worker(stage):
     """The only worker of a web server makes a slow page."""
     port = free_port()

@@ -64,14 +64,14 @@ def redis_keys(stage):
     return expensive(stage, ["debug populate 1500000 user 16"], "keys *a*e*i*o*u*")
 
 
-@hang("Redis", [r"lua|eval|script"], needs=REDIS)
+@hang("Redis", [r"\blua[A-Z_]|evalGenericCommand|evalCommand|scriptCall"], needs=REDIS)
 def redis_lua(stage):
     """A script computes."""
     script = "local n = 0 for i = 1, 1.2e8 do n = n + i end return n"
     return expensive(stage, [], f'eval "{script}" 0')
 
 
-@hang("Redis", [r"[fF]ree|delCommand|delGeneric|dbSyncDelete|zsl|dict|zset"], needs=REDIS)
+@hang("Redis", [r"zslFree|freeZset|decrRefCount|db\w*Delete|del(Generic)?Command|dict(Release|Clear)"], needs=REDIS)
 def redis_big_key(stage):
     """DEL frees a sorted set of millions of members."""
     script = "for i = 1, 1e5 do redis.call('zadd', 'scores', i + ARGV[1], i + ARGV[1]) end return 1"
@@ -91,7 +91,7 @@ def memcached_stopped(stage):
     return client.truth(culprits=[Who(server.pid), somebody])
 
 
-@hang("Redis", [r"rdb|save|Save|compress|lzf"], needs=REDIS)
+@hang("Redis", [r"rdbSave|rdbWrite|saveCommand|lzf_compress"], needs=REDIS)
 def redis_save(stage):
     """SAVE writes everything to disk, and nobody is served meanwhile."""
     return expensive(stage, ["debug populate 1500000 user 100"], "save")

@@ -10,7 +10,7 @@ def visit(port, path):
     return web.get(port, path)
 
 
-@hang("Ruby", [r"sort|rb_|vm_|index_words|word"], needs=["ruby"])
+@hang("Ruby", [r"index_words|rb_ary_sort|sort_[12]\b|ruby_qsort|rb_str_cmp"], needs=["ruby"])
 def ruby_global_lock(stage):
     """A thread computes in one call, so no other thread of Ruby runs."""
     port = free_port()

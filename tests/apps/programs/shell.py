@@ -10,7 +10,7 @@ from actor import told
 from hang import Missing, Truth, Who, hang
 from stage import children, until
 
-LZMA = [r"lzma|lz_|xz"]
+LZMA = [r"\blzma_|\blz_"]
 
 
 def producer(output):
@@ -32,7 +32,7 @@ def pager(source, flag):
                 time.sleep(1.2)
 
 
-@hang("a pipeline", [])
+@hang("a pipeline", [], quick=True)
 def pipeline_slow_reader(stage):
     """A pipeline is full, because its last program does not read."""
     log, flag = stage.folder / "log", stage.folder / "think"
@@ -78,7 +78,7 @@ def tar_xz(stage):
     return truth
 
 
-@hang("make", LZMA, needs=["make", "xz"])
+@hang("make", LZMA, needs=["make", "xz"], quick=True)
 def make_slow_recipe(stage):
     """make waits for one slow recipe."""
     numbers(stage, 170_000)
@@ -133,7 +133,7 @@ def computing(flag):
     return compute
 
 
-@hang("a control group", [])
+@hang("a control group", [], quick=True)
 def quota(stage):
     """A control group's quota is used up."""
     folder, path = quota_group(stage)

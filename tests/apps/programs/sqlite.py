@@ -8,7 +8,7 @@ import time
 from actor import told
 from hang import Missing, hang
 
-LIBRARY = [r"sqlite3|[pP]ager|unixSync|unixSleep|[bB]usy|Vdbe|pysqlite"]
+LIBRARY = [r"\bsqlite3\w+|[pP]ager|unixSync|unixSleep|[bB]usy|Vdbe|pysqlite"]
 
 
 def connect(path):
@@ -41,7 +41,7 @@ def long_transaction(path):
     return transact
 
 
-@hang("SQLite", LIBRARY, lock=True)
+@hang("SQLite", LIBRARY, lock=True, quick=True)
 def sqlite_busy(stage):
     """Another program has the database locked, so this one looks again and again."""
     path = stage.folder / "notes.db"

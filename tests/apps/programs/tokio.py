@@ -52,7 +52,7 @@ def tokio_blocked_worker(stage):
     return disturbed(stage, "report")
 
 
-@hang("tokio", [r"tokio::|echo_server::|mio::"], needs=NEEDS)
+@hang("tokio", [r"echo_server::|tokio::(runtime::)?(time|sync)::"], needs=NEEDS)
 def tokio_lock_across_await(stage):
     """A task sleeps while it has a lock that all others need."""
     return disturbed(stage, "refresh")

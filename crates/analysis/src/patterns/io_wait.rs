@@ -4,6 +4,7 @@ use super::case::Case;
 use super::case::in_function;
 use super::disks;
 use super::finding::{Finding, Pattern};
+use super::group_limits;
 use crate::WaitClass;
 use crate::explain::{Cause, What};
 use crate::locks::waits_for;
@@ -48,6 +49,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     sentences.extend(lengths(case));
     sentences.extend(other_waiters(case));
     sentences.extend(disks::sentences(case, waiter));
+    sentences.extend(group_limits::io(case, waiter));
     let cause = sentence!(
         "a slow disk or file system{}.",
         in_function(", waited for in ", &own_function(case.analysis, asked))

@@ -4,6 +4,7 @@ use super::case::Case;
 use super::case::in_function;
 use super::disks;
 use super::finding::{Finding, Pattern};
+use super::group_limits;
 use crate::WaitClass;
 use crate::explain::Cause;
 use crate::stacks::text::own_function;
@@ -39,6 +40,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             waited_in
         ))
         .chain(disks::sentences(case, waiter))
+        .chain(group_limits::memory(case, waiter))
+        .chain(group_limits::io(case, waiter))
         .collect(),
         advice:
             "See /proc/pressure/memory and the control group's memory.events. Memory that must \

@@ -14,6 +14,7 @@ mod deadlock;
 mod disks;
 mod evidence;
 mod finding;
+mod group_limits;
 mod idle_holder;
 mod io_wait;
 mod lock_convoy;

@@ -63,8 +63,8 @@ pub(crate) fn is_primitive(name: &str) -> bool {
         "_slowpath",
     ];
     const EXACT: &[&str] = &["up_read", "up_write", "up", "complete", "complete_all"];
-    // A block is no lock.
-    let lower = base_name(name).to_ascii_lowercase().replace("block", "");
+    // Neither a block nor a clock is a lock.
+    let lower = base_name(name).to_ascii_lowercase().replace("block", "").replace("clock", "");
     // Only the function's own name counts, not the path before it: `lock_lab::scan` is no lock.
     let last = lower
         .rsplit("::")

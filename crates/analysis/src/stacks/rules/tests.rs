@@ -483,6 +483,11 @@ fn waits_of_hotspot_have_their_classes() {
         (WaitClass::Lock, false)
     );
     assert_eq!(condvar_class(&["Parker::park", "Unsafe_Park"]), (WaitClass::Condition, false));
+    assert_eq!(
+        condvar_class(&["os::PlatformEvent::park", "JavaThread::sleep", "JVM_Sleep"]),
+        (WaitClass::Timer, false),
+        "Thread.sleep, recorded with HotSpot 17.0.15"
+    );
     let park = [
         "Unsafe_Park",
         "jdk.internal.misc.Unsafe.park",
