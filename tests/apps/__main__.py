@@ -55,7 +55,8 @@ def load(wanted):
 
 
 def make(hang, unhitch, folder, tools, before):
-    """Makes the hang, and keeps trace and truth. Raises if it does not come about."""
+    """Makes the hang, and keeps trace and truth; returns how busy the machine was. Raises if it does
+    not come about."""
     for program in hang.needs:
         if not shutil.which(program):
             raise Missing(f"{program} is not installed")
@@ -68,7 +69,7 @@ def make(hang, unhitch, folder, tools, before):
             if truth.to_ns > stage.recording_to_ns:
                 raise DidNotHang(f"it hung for {truth.seconds():.2f} s, longer than the recording")
             (folder / "truth.json").write_text(json.dumps(dataclasses.asdict(truth), indent=1))
-            return
+            return stage.busy
         except DidNotHang as reason:
             print(f"{hang.name}: attempt {attempt} of {ATTEMPTS}: {reason}", file=sys.stderr)
             last = reason
@@ -117,7 +118,8 @@ def examine(hang, options, output):
         if not options.again:
             (folder / "truth.json").unlink(missing_ok=True)
             before = BEFORE_QUICK if options.quick else BEFORE
-            make(hang, options.unhitch.resolve(), folder, options.tools, before)
+            unhitch = options.unhitch.resolve()
+            result["busy"] = make(hang, unhitch, folder, options.tools, before)
         elif not (folder / "truth.json").exists():
             raise Missing("there is no trace")
         result |= ask(hang, options.unhitch.resolve(), folder)

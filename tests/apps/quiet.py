@@ -15,6 +15,8 @@ from hang import DidNotHang, Missing
 from stage import Stage, connects, free_port, until
 
 LOADS = {}
+# More stalls than there are.
+EVERY = 10_000
 
 
 def load(start):
@@ -122,7 +124,7 @@ def listed(names, why, options, output):
         folder.mkdir(parents=True, exist_ok=True)
         if not options.again and not record(name, unhitch, folder, options.tools, options.quiet):
             continue
-        text, answer, _ = why(unhitch, folder / "trace.hitch")
+        text, answer, _ = why(unhitch, folder / "trace.hitch", f"--top={EVERY}")
         (folder / "why.txt").write_text(text)
         (folder / "why.json").write_text(json.dumps(answer, indent=1))
         for stall in answer["stalls"]:

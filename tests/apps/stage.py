@@ -41,6 +41,15 @@ def connects(address):
         return probe.connect_ex(where) == 0
 
 
+def waited_for_cpus_us():
+    """For how long some thread of the machine has been ready without a CPU; 0 if that is unknown."""
+    try:
+        some = pathlib.Path("/proc/pressure/cpu").read_text().splitlines()[0]
+    except OSError:
+        return 0
+    return int(some.rpartition("total=")[2])
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -126,6 +135,8 @@ class Stage:
         self.trace = trace
         self.tools = tools
         self.recording_from_ns = self.recording_to_ns = 0
+        # The share of the recording in which some thread was ready without a CPU.
+        self.busy = 0.0
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hang-"))
         self.folder.chmod(0o755)
         self.closing = contextlib.ExitStack()
@@ -204,10 +215,13 @@ class Stage:
         if recorder.poll() is not None:
             raise Missing("unhitch record: " + (self.folder / "unhitch.log").read_text().strip())
         self.recording_from_ns = time.monotonic_ns()
+        waited = waited_for_cpus_us()
         time.sleep(self.before)
         yield
         time.sleep(after)
         self.recording_to_ns = time.monotonic_ns()
+        waited_ns = (waited_for_cpus_us() - waited) * 1000
+        self.busy = waited_ns / (self.recording_to_ns - self.recording_from_ns)
         recorder.send_signal(signal.SIGINT)
         if recorder.wait():
             raise DidNotHang("unhitch record failed: " + (self.folder / "unhitch.log").read_text())

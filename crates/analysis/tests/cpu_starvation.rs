@@ -137,6 +137,19 @@ fn a_group_that_was_not_throttled_then_is_not_blamed() {
 }
 
 #[test]
+fn regression_a_quota_that_took_a_part_of_the_time_is_told_beside_who_had_the_cpu() {
+    let (mut trace, _) = beside_a_hog();
+    let ui = trace.threads.at(100, Time::ZERO).expect("the event loop");
+    trace.machine = throttled_report(&[(ui, 2)], 100_000_000);
+    let (stall, text) = judged(&trace);
+    assert_eq!(stall.finding.evidence, Evidence::Inferred, "{text}");
+    assert!(
+        text.contains("hog 501") && text.contains("For a part of the time it was throttled by"),
+        "{text}"
+    );
+}
+
+#[test]
 fn regression_a_thread_that_was_throttled_for_a_moment_does_not_blame_its_quota() {
     let (mut trace, [python, gzip]) = two_throttled();
     trace.machine = throttled_report(&[(python, 2), (gzip, 2)], 3_000_000);

@@ -82,7 +82,7 @@ fn by_others(case: &Case<'_>, starved: u64) -> Finding {
         ),
     };
     let used = occupants.listed(case).unwrap_or_else(|| Sentence::from("no recorded thread"));
-    Finding {
+    let mut finding = Finding {
         culprit: hog.map(|hog| hog.thread),
         group_name: hog.and_then(|hog| hog.shared_name),
         function: hot.map(|spot| case.hot_name(&spot)).unwrap_or_default(),
@@ -91,6 +91,26 @@ fn by_others(case: &Case<'_>, starved: u64) -> Finding {
             sentence!("The CPU it waited for was used by: {}.", used),
         ],
         ..case.finding(Pattern::CpuStarvation, cause)
+    };
+    beside_quota(case, starved, &mut finding);
+    finding
+}
+
+/// Where a quota kept the victim from CPUs for a part of the time, too, the counters do not say for
+/// which one: so it is told, and the verdict is not certain.
+fn beside_quota(case: &Case<'_>, starved: u64, finding: &mut Finding) {
+    let (trace, window) = (case.analysis.trace, case.explanation.window);
+    let quota = trace.machine.throttled_by(&trace.threads, case.candidate.victim, window);
+    let Some(quota) = quota.filter(|quota| quota.throttled_ns.saturating_mul(10) >= starved) else {
+        return;
+    };
+    let words = throttling::words(&trace.machine, &quota);
+    finding.sentences.push(sentence!("For a part of the time it was {}.", words));
+    if finding.evidence == Evidence::Direct {
+        finding.evidence = Evidence::Inferred;
+        finding.evidence_words = Sentence::from(
+            "when the quota kept it from running, and when others did, is not known",
+        );
     }
 }
 

@@ -720,6 +720,11 @@ fn a_worker_of_a_pool_without_tasks_is_idle_and_one_inside_a_task_is_not() {
         let idle = ["futex_wait", "do_futex", "", "pthread_cond_wait", worker, "start_thread"];
         assert_eq!(class(&idle).0, WaitClass::Idle, "{worker}");
     }
+    // As recorded with Node.js 20.20.
+    let libuv =
+        |function| ["futex_wait", "", "pthread_cond_wait", "uv_cond_wait", function, "clone3"];
+    assert_eq!(class(&libuv("worker")).0, WaitClass::Idle);
+    assert_eq!(class(&libuv("uv_barrier_wait")).0, WaitClass::Condition);
     let in_task = ["futex_wait", "do_futex", "", "pthread_cond_wait", "rayon_core::join", "main"];
     assert_eq!(class(&in_task).0, WaitClass::Condition);
 }
