@@ -215,6 +215,27 @@ fn what_was_not_recorded_is_reported_and_never_zero() {
     assert!(!waits.contains("classifies every wait"), "{waits}");
     check(&waits);
     check(&text(&["callers", &trace]));
+    let ranked = json(&["callers", &trace]);
+    assert_eq!(
+        (&ranked["all_count"], &ranked["not_recorded"][0]["what"]),
+        (&0.into(), &"switches".into()),
+        "{ranked}"
+    );
+    check(&format!(
+        "{}.{}",
+        ranked["not_recorded"][0]["why"].as_str().unwrap(),
+        ranked["not_recorded"][0]["advice"]
+    ));
+    let differ = text(&["diff", &trace, &trace]);
+    assert!(differ.starts_with("NOT RECORDED  before and after: "), "{differ}");
+    assert!(!differ.contains("No stall") && !differ.contains("No wait"), "{differ}");
+    check(&differ);
+    let differ = json(&["diff", &trace, &trace]);
+    assert_eq!(
+        (&differ["is_noise"], &differ["before"][0]["not_recorded"][0]["what"]),
+        (&false.into(), &"switches".into()),
+        "{differ}"
+    );
     // The list of waits has no place for it.
     let listed = unhitch(&["waits", &trace, "--json"]).output().unwrap();
     assert_eq!(listed.stdout, b"[]\n");
@@ -267,6 +288,23 @@ fn what_was_not_recorded_is_reported_and_never_zero() {
         "{shown}"
     );
     assert!(!shown.contains("sum "), "{shown}");
+}
+
+/// `gcevents` holds .NET's events: no switch, no sample.
+#[test]
+fn regression_a_trace_of_events_alone_claims_nothing_about_threads() {
+    let Some(corpus) = std::env::var_os("UNHITCH_CORPUS") else {
+        eprintln!(
+            "SKIPPED regression_a_trace_of_events_alone_claims_nothing_about_threads: no corpus"
+        );
+        return;
+    };
+    let trace = Path::new(&corpus).join("etl/gcevents.etl.zip");
+    let why = text(&["why", trace.to_str().unwrap(), "--victim", "168672"]);
+    assert!(why.starts_with("WINDOW ") && why.contains("Nothing was recorded of what"), "{why}");
+    for claim in ["it waited", "No CPU sample", "only CPU samples", "whole wait"] {
+        assert!(!why.contains(claim), "{claim}: {why}");
+    }
 }
 
 #[test]
