@@ -290,6 +290,20 @@ fn what_was_not_recorded_is_reported_and_never_zero() {
     assert!(!shown.contains("sum "), "{shown}");
 }
 
+/// A pid means the main thread first, even where there is nothing to tell about it.
+#[test]
+fn regression_a_process_that_is_asked_about_begins_with_its_main_thread() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/starve.hitch");
+    let of_main = text(&["why", example, "--victim", "29967"]);
+    let main = "lab-starve 29967, the main thread, was idle.";
+    assert!(
+        of_main.starts_with(main) && of_main.contains("\nHANG 1.600 s  typing 29968"),
+        "{of_main}"
+    );
+    let of_thread = text(&["why", example, "--victim", "29968"]);
+    assert!(of_thread.starts_with("HANG "), "{of_thread}");
+}
+
 /// `gcevents` holds .NET's events: no switch, no sample.
 #[test]
 fn regression_a_trace_of_events_alone_claims_nothing_about_threads() {

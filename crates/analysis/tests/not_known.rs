@@ -118,11 +118,15 @@ fn asked(trace: &Trace, victims: Vec<ThreadId>, window: Option<(u64, u64)>) -> (
 const EPOLL: [&str; 7] =
     ["main", "query", "epoll_wait", "|", "do_epoll_wait", "schedule_hrtimeout_range", "schedule"];
 const POLL: [&str; 6] = ["main", "query", "poll", "|", "do_sys_poll", "schedule"];
+const SEMTIMEDOP: [&str; 7] =
+    ["main", "query", "semtimedop", "|", "do_semtimedop", "schedule_timeout", "schedule"];
+const SEM_TIMEDWAIT: [&str; 7] =
+    ["main", "query", "sem_timedwait", "|", "do_futex", "futex_wait", "schedule"];
 const SLEEP: [&str; 6] = ["main", "query", "nanosleep", "|", "do_nanosleep", "schedule"];
 
 #[test]
 fn regression_waits_that_a_timer_broke_are_one_wait_whatever_the_call() {
-    for wait in [EPOLL.as_slice(), &POLL, &SLEEP] {
+    for wait in [EPOLL.as_slice(), &POLL, &SLEEP, &SEMTIMEDOP, &SEM_TIMEDWAIT] {
         let (trace, client, server) = polling_client(&[wait], true);
         let (stall, text) = asked(&trace, vec![client], Some((100, 600)));
         assert_eq!(
