@@ -215,27 +215,6 @@ fn what_was_not_recorded_is_reported_and_never_zero() {
     assert!(!waits.contains("classifies every wait"), "{waits}");
     check(&waits);
     check(&text(&["callers", &trace]));
-    let ranked = json(&["callers", &trace]);
-    assert_eq!(
-        (&ranked["all_count"], &ranked["not_recorded"][0]["what"]),
-        (&0.into(), &"switches".into()),
-        "{ranked}"
-    );
-    check(&format!(
-        "{}.{}",
-        ranked["not_recorded"][0]["why"].as_str().unwrap(),
-        ranked["not_recorded"][0]["advice"]
-    ));
-    let differ = text(&["diff", &trace, &trace]);
-    assert!(differ.starts_with("NOT RECORDED  before and after: "), "{differ}");
-    assert!(!differ.contains("No stall") && !differ.contains("No wait"), "{differ}");
-    check(&differ);
-    let differ = json(&["diff", &trace, &trace]);
-    assert_eq!(
-        (&differ["is_noise"], &differ["before"][0]["not_recorded"][0]["what"]),
-        (&false.into(), &"switches".into()),
-        "{differ}"
-    );
     // The list of waits has no place for it.
     let listed = unhitch(&["waits", &trace, "--json"]).output().unwrap();
     assert_eq!(listed.stdout, b"[]\n");
@@ -288,6 +267,37 @@ fn what_was_not_recorded_is_reported_and_never_zero() {
         "{shown}"
     );
     assert!(!shown.contains("sum "), "{shown}");
+}
+
+/// Programs that rank stacks or compare recordings are told, too.
+#[test]
+fn regression_callers_and_diff_say_what_was_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = samples_only(folder.path());
+    let why = "the trace holds no context switches, so nothing shows who waited for whom.";
+    let advice = "Record context switches next time: in UIforETW";
+    let check = |text: &str| assert!(text.contains(why) && text.contains(advice), "{text}");
+    let ranked = json(&["callers", &trace]);
+    assert_eq!(
+        (&ranked["all_count"], &ranked["not_recorded"][0]["what"]),
+        (&0.into(), &"switches".into()),
+        "{ranked}"
+    );
+    check(&format!(
+        "{}.{}",
+        ranked["not_recorded"][0]["why"].as_str().unwrap(),
+        ranked["not_recorded"][0]["advice"]
+    ));
+    let differ = text(&["diff", &trace, &trace]);
+    assert!(differ.starts_with("NOT RECORDED  before and after: "), "{differ}");
+    assert!(!differ.contains("No stall") && !differ.contains("No wait"), "{differ}");
+    check(&differ);
+    let differ = json(&["diff", &trace, &trace]);
+    assert_eq!(
+        (&differ["is_noise"], &differ["before"][0]["not_recorded"][0]["what"]),
+        (&false.into(), &"switches".into()),
+        "{differ}"
+    );
 }
 
 /// A pid means the main thread first, even where there is nothing to tell about it.
