@@ -216,7 +216,9 @@ fn regression_one_flipped_bit_is_reported_wherever_a_trace_is_read() {
         assert!(text.contains(&format!("WARNING  {DAMAGE}")), "{words:?}: {text}");
         let (json, notes) = run(&[words, &["--json"]].concat());
         let answer: Value = serde_json::from_str(&json).unwrap();
-        let warnings = answer["warnings"].as_array().map_or_else(Vec::new, Clone::clone);
+        let lists = [&answer["warnings"], &answer["trace"]["warnings"]];
+        let warnings: Vec<Value> =
+            lists.into_iter().filter_map(Value::as_array).flatten().cloned().collect();
         let is_named = |warning: &Value| warning.as_str().unwrap().contains(DAMAGE);
         let is_list = answer.is_array();
         assert!(
