@@ -1,5 +1,6 @@
 //! The tables of the documentation are tables: a tool that wraps lines can turn one into prose,
-//! which looks like a line of text full of bars.
+//! which looks like a line of text full of bars. And what `docs/not-known.md` quotes is what the
+//! program says.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,4 +59,76 @@ fn no_table_was_wrapped() {
         let broken = broken_tables(&page);
         assert!(broken.is_empty(), "{}: {broken:#?}", path.display());
     }
+}
+
+/// The source of all crates, with strings that go on in the next line joined.
+fn sources() -> String {
+    fn add(folder: &Path, sources: &mut String) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                add(&path, sources);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let source = fs::read_to_string(&path).unwrap();
+                let mut lines = source.split("\\\n");
+                sources.push_str(lines.next().unwrap_or_default());
+                lines.for_each(|line| sources.push_str(line.trim_start()));
+            }
+        }
+    }
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut sources = String::new();
+    for entry in fs::read_dir(crates).unwrap() {
+        let source = entry.unwrap().path().join("src");
+        if source.is_dir() {
+            add(&source, &mut sources);
+        }
+    }
+    sources
+}
+
+/// The parts of a quoted phrase between what varies: numbers, letters that stand for one, names in
+/// capitals, `…`.
+fn fixed_parts(phrase: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for word in phrase.split(' ') {
+        let bare = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '…');
+        let varies = bare.is_empty()
+            || bare.contains('…')
+            || bare.starts_with(|c: char| c.is_ascii_digit())
+            || bare.chars().all(|c| c.is_ascii_uppercase()) && !["CPU", "CPUs"].contains(&bare);
+        match (varies, parts.last_mut()) {
+            (false, Some(part)) if part.is_empty() => part.push_str(word),
+            (false, Some(part)) => *part = format!("{part} {word}"),
+            _ => parts.push(String::new()),
+        }
+    }
+    parts.retain(|part| part.len() >= 8);
+    parts
+}
+
+#[test]
+fn fixed_parts_are_what_does_not_vary() {
+    assert_eq!(fixed_parts("polled N times before that"), ["times before that"]);
+    assert_eq!(fixed_parts("1,234 events outside it"), ["events outside it"]);
+    assert_eq!(fixed_parts("… no wake-ups …"), ["no wake-ups"]);
+}
+
+#[test]
+fn every_phrase_about_what_is_not_known_is_one_that_the_program_says() {
+    let page = include_str!("../docs/not-known.md");
+    let said = page.split_once("\n## Stacks").unwrap().0;
+    let sources = sources();
+    let first_cells = said.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let mut phrases = 0;
+    let mut unknown = Vec::new();
+    for cell in first_cells {
+        for phrase in format!("`{cell}").split('`').skip(1).step_by(2) {
+            phrases += 1;
+            let parts = fixed_parts(phrase);
+            unknown.extend(parts.into_iter().filter(|part| !sources.contains(part.as_str())));
+        }
+    }
+    assert!(phrases > 30, "{phrases}");
+    assert!(unknown.is_empty(), "in docs/not-known.md, but nowhere in the program: {unknown:#?}");
 }

@@ -269,6 +269,68 @@ fn what_was_not_recorded_is_reported_and_never_zero() {
     assert!(!shown.contains("sum "), "{shown}");
 }
 
+/// Programs that rank stacks or compare recordings are told, too.
+#[test]
+fn regression_callers_and_diff_say_what_was_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = samples_only(folder.path());
+    let why = "the trace holds no context switches, so nothing shows who waited for whom.";
+    let advice = "Record context switches next time: in UIforETW";
+    let check = |text: &str| assert!(text.contains(why) && text.contains(advice), "{text}");
+    let ranked = json(&["callers", &trace]);
+    assert_eq!(
+        (&ranked["all_count"], &ranked["not_recorded"][0]["what"]),
+        (&0.into(), &"switches".into()),
+        "{ranked}"
+    );
+    check(&format!(
+        "{}.{}",
+        ranked["not_recorded"][0]["why"].as_str().unwrap(),
+        ranked["not_recorded"][0]["advice"]
+    ));
+    let differ = text(&["diff", &trace, &trace]);
+    assert!(differ.starts_with("NOT RECORDED  before and after: "), "{differ}");
+    assert!(!differ.contains("No stall") && !differ.contains("No wait"), "{differ}");
+    check(&differ);
+    let differ = json(&["diff", &trace, &trace]);
+    assert_eq!(
+        (&differ["is_noise"], &differ["before"][0]["not_recorded"][0]["what"]),
+        (&false.into(), &"switches".into()),
+        "{differ}"
+    );
+}
+
+/// A pid means the main thread first, even where there is nothing to tell about it.
+#[test]
+fn regression_a_process_that_is_asked_about_begins_with_its_main_thread() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/starve.hitch");
+    let of_main = text(&["why", example, "--victim", "29967"]);
+    let main = "lab-starve 29967, the main thread, was idle.";
+    assert!(
+        of_main.starts_with(main) && of_main.contains("\nHANG 1.600 s  typing 29968"),
+        "{of_main}"
+    );
+    let of_thread = text(&["why", example, "--victim", "29968"]);
+    assert!(of_thread.starts_with("HANG "), "{of_thread}");
+}
+
+/// `gcevents` holds .NET's events: no switch, no sample.
+#[test]
+fn regression_a_trace_of_events_alone_claims_nothing_about_threads() {
+    let Some(corpus) = std::env::var_os("UNHITCH_CORPUS") else {
+        eprintln!(
+            "SKIPPED regression_a_trace_of_events_alone_claims_nothing_about_threads: no corpus"
+        );
+        return;
+    };
+    let trace = Path::new(&corpus).join("etl/gcevents.etl.zip");
+    let why = text(&["why", trace.to_str().unwrap(), "--victim", "168672"]);
+    assert!(why.starts_with("WINDOW ") && why.contains("Nothing was recorded of what"), "{why}");
+    for claim in ["it waited", "No CPU sample", "only CPU samples", "whole wait"] {
+        assert!(!why.contains(claim), "{claim}: {why}");
+    }
+}
+
 #[test]
 fn missing_wake_ups_and_samples_are_reported() {
     let folder = tempfile::tempdir().unwrap();

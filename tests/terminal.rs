@@ -199,6 +199,14 @@ fn no_name_of_a_trace_reaches_a_terminal_unescaped() {
                 assert!(unhitch(&["table", trace, table, json]).output().unwrap().status.success());
             }
         }
+        harmless(&["diff", trace, trace]);
+        harmless(&["why", trace, "--in-progress"]);
+        // Fails on purpose (exit code 5), and says on what.
+        harmless(&["why", trace, "--fail-on", "stall > 1ms"]);
+        for format in ["folded", "perfetto"] {
+            let exported = odd.join(format);
+            harmless(&["export", trace, "--to", format, "-o", exported.to_str().unwrap()]);
+        }
         let svg = folder.path().join("stall.svg");
         let svg = svg.to_str().unwrap();
         harmless(&["info", trace]);
@@ -410,6 +418,45 @@ fn a_cut_is_reported_and_keeps_rows_apart() {
             && wide.lines().any(|line| line.chars().count() > 120),
         "{wide}"
     );
+}
+
+#[test]
+fn the_help_lists_every_table() {
+    let help = lossy(&unhitch(&["table", "--help"]).output().unwrap().stdout);
+    for table in unhitch_analysis::table::TABLES {
+        let entry = format!("- {}:", table.word);
+        assert!(help.contains(&entry), "{entry} {help}");
+    }
+}
+
+/// Without `COLUMNS`, a table is as wide as the terminal that it is printed to.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_table_fits_the_terminal_that_it_is_printed_to() {
+    // `script` runs a command on a terminal of its own, whose width `stty` sets.
+    let width = |columns: usize| {
+        let program = env!("CARGO_BIN_EXE_unhitch");
+        let command = format!("stty rows 24 cols {columns}; '{program}' table '{STARVE}' switches");
+        let output = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env_remove("COLUMNS")
+            .stdin(std::process::Stdio::null())
+            .output();
+        match output {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            output => {
+                let text = lossy(&output.unwrap().stdout);
+                let rows = text.lines().take(20).map(|line| line.trim_end().chars().count());
+                Some(rows.max().unwrap_or_default())
+            }
+        }
+    };
+    let (Some(narrow), Some(wide)) = (width(60), width(160)) else {
+        eprintln!("SKIPPED a_table_fits_the_terminal_that_it_is_printed_to: there is no script");
+        return;
+    };
+    assert!(narrow <= 60 && narrow > 40, "{narrow}");
+    assert!(wide <= 160 && wide > 100, "{wide}");
 }
 
 #[test]

@@ -172,3 +172,73 @@ fn a_report_is_written_and_named() {
     let html = std::fs::read_to_string(&path).unwrap();
     assert!(html.contains("lock starvation") && html.contains("<svg") && !html.contains("<script"));
 }
+
+/// The example with one bit flipped in the middle of its largest member.
+fn damaged(folder: &Path) -> PathBuf {
+    let mut bytes = std::fs::read(example()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let path = folder.join("damaged.hitch");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Every way to look at a trace reports that it is damaged, on standard output or, where the format
+/// has no place for that, on standard error.
+#[test]
+fn regression_one_flipped_bit_is_reported_wherever_a_trace_is_read() {
+    const DAMAGE: &str = "perf.data in the trace file is damaged";
+    let folder = tempfile::tempdir().unwrap();
+    let trace = damaged(folder.path());
+    let trace = trace.to_str().unwrap();
+    let run = |words: &[&str]| {
+        let output = Command::new(UNHITCH).args(words).output().unwrap();
+        let [stdout, stderr] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(output.status.success(), "{words:?}: {stderr}");
+        (stdout, stderr)
+    };
+    let commands: [&[&str]; 11] = [
+        &["info", trace],
+        &["why", trace],
+        &["why", trace, "--victim", "21"],
+        &["table", trace, "waits"],
+        &["waits", trace],
+        &["hot", trace],
+        &["hot", trace, "--function", "count_pages"],
+        &["callers", trace],
+        &["callers", trace, "schedule"],
+        &["callees", trace, "schedule"],
+        &["callees", trace, "--of", "sample"],
+    ];
+    for words in commands {
+        let (text, _) = run(words);
+        assert!(text.contains(&format!("WARNING  {DAMAGE}")), "{words:?}: {text}");
+        let (json, notes) = run(&[words, &["--json"]].concat());
+        let answer: Value = serde_json::from_str(&json).unwrap();
+        let lists = [&answer["warnings"], &answer["trace"]["warnings"]];
+        let warnings: Vec<Value> =
+            lists.into_iter().filter_map(Value::as_array).flatten().cloned().collect();
+        let is_named = |warning: &Value| warning.as_str().unwrap().contains(DAMAGE);
+        let is_list = answer.is_array();
+        assert!(
+            warnings.iter().any(is_named) || (is_list && notes.contains(DAMAGE)),
+            "{words:?}: {json} {notes}"
+        );
+    }
+    let exported = folder.path().join("damaged.folded");
+    for words in [
+        &["table", trace, "waits", "--csv"][..],
+        &["diff", trace, trace],
+        &["export", trace, "--to", "folded", "-o", exported.to_str().unwrap()],
+    ] {
+        let (_, notes) = run(words);
+        assert!(notes.contains("warning: ") && notes.contains(DAMAGE), "{words:?}: {notes}");
+    }
+    let report = folder.path().join("report.html");
+    run(&["report", trace, "-o", report.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(report).unwrap().contains(DAMAGE));
+    let view = View::new([trace]);
+    let summary = view.ask("/api/t/damaged.hitch/summary");
+    assert!(summary["warnings"][0].as_str().unwrap().contains(DAMAGE), "{summary}");
+}

@@ -118,11 +118,15 @@ fn asked(trace: &Trace, victims: Vec<ThreadId>, window: Option<(u64, u64)>) -> (
 const EPOLL: [&str; 7] =
     ["main", "query", "epoll_wait", "|", "do_epoll_wait", "schedule_hrtimeout_range", "schedule"];
 const POLL: [&str; 6] = ["main", "query", "poll", "|", "do_sys_poll", "schedule"];
+const SEMTIMEDOP: [&str; 7] =
+    ["main", "query", "semtimedop", "|", "do_semtimedop", "schedule_timeout", "schedule"];
+const SEM_TIMEDWAIT: [&str; 7] =
+    ["main", "query", "sem_timedwait", "|", "do_futex", "futex_wait", "schedule"];
 const SLEEP: [&str; 6] = ["main", "query", "nanosleep", "|", "do_nanosleep", "schedule"];
 
 #[test]
 fn regression_waits_that_a_timer_broke_are_one_wait_whatever_the_call() {
-    for wait in [EPOLL.as_slice(), &POLL, &SLEEP] {
+    for wait in [EPOLL.as_slice(), &POLL, &SLEEP, &SEMTIMEDOP, &SEM_TIMEDWAIT] {
         let (trace, client, server) = polling_client(&[wait], true);
         let (stall, text) = asked(&trace, vec![client], Some((100, 600)));
         assert_eq!(
@@ -227,6 +231,64 @@ fn regression_a_wait_that_nobody_ended_beside_a_silent_cpu_says_so() {
         text.contains("no thread was seen to end the wait, though no records were lost"),
         "{text}"
     );
+}
+
+/// A wait is cut by the window that is asked about; where the window ends, the wait does not.
+#[test]
+fn regression_a_wait_that_a_window_cuts_has_not_ended_there() {
+    let with = |back_ms: Option<u64>| {
+        let mut scene = Scene::default();
+        let (reader, other) = (scene.thread(100, 100, "reader"), scene.thread(200, 200, "other"));
+        let wait = scene.stack(&["main", "read", "|", "pipe_read", "schedule"]);
+        let post = scene.stack(&["main", "|", "futex_wake", "try_to_wake_up"]);
+        scene.switch(5 * MS, 0, IDLE, Runnable, reader, StackId::EMPTY);
+        scene.switch(6 * MS, 1, IDLE, Runnable, other, StackId::EMPTY);
+        // There are wake-ups in this trace.
+        scene.wake(7 * MS, 0, reader, other, WakeFlags::default(), post);
+        scene.switch(100 * MS, 0, reader, Sleeping, IDLE, wait);
+        if let Some(back_ms) = back_ms {
+            scene.switch(back_ms * MS, 0, IDLE, Runnable, reader, StackId::EMPTY);
+        }
+        asked(&scene.finish(2, 800 * MS), vec![reader], Some((200, 500)))
+    };
+    let (stall, text) = with(None);
+    assert_eq!(stall.finding.pattern, Pattern::DeadEnd, "{text}");
+    assert!(
+        text.contains(
+            "reader 100 waited for all 300.0 ms; it was still waiting when the recording"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("end the wait") && !text.contains("That wait ended"), "{text}");
+    let (stall, text) = with(Some(700));
+    assert_eq!(stall.finding.pattern, Pattern::DeadEnd, "{text}");
+    assert!(text.contains("That wait ended only 200.0 ms after this time."), "{text}");
+    assert!(!text.contains("still waiting"), "{text}");
+    let (_, text) = with(Some(500));
+    assert!(!text.contains("after this time") && !text.contains("still waiting"), "{text}");
+}
+
+/// Without switches and samples, nothing is said about waiting or running.
+#[test]
+fn regression_where_nothing_was_recorded_nothing_is_claimed() {
+    let mut scene = Scene::default();
+    let thread = scene.thread(100, 100, "reader");
+    let wait = scene.stack(&["main", "read", "|", "pipe_read", "schedule"]);
+    scene.switch(100 * MS, 0, thread, Sleeping, IDLE, wait);
+    let mut trace = scene.finish(1, 800 * MS);
+    trace.switches = Switches::default();
+    let (_, text) = asked(&trace, vec![thread], None);
+    assert!(text.starts_with("WINDOW "), "{text}");
+    assert!(text.contains("Nothing was recorded of what reader 100 did."), "{text}");
+    assert!(
+        text.contains(
+            "CAUSE     not known: neither context switches nor CPU samples were recorded."
+        ),
+        "{text}"
+    );
+    for claim in ["it waited", "No CPU sample", "only CPU samples", "WAIT", "the whole wait"] {
+        assert!(!text.contains(claim), "{claim}:\n{text}");
+    }
 }
 
 /// "worker" takes jobs from a queue every 10 ms, but for one cycle of 500 ms, most of which "giver"

@@ -6,7 +6,7 @@
 
 use crate::args::{ExportArgs, ExportFormat, wrong_usage};
 use crate::done::Done;
-use crate::terminal::{clear, note, print, progress as progress_line};
+use crate::terminal::{clear, note, note_warnings, print, progress as progress_line};
 use crate::{load, python, selection};
 use anyhow::{Context, bail};
 use std::io::{ErrorKind, IsTerminal, stderr};
@@ -60,7 +60,7 @@ fn export_file(
             Some(name) => Some(selection::victims(&trace, name)?.into_iter().collect()),
         },
     };
-    trace.warnings.lines().for_each(|warning| note(&format!("warning: {warning}")));
+    note_warnings(&trace);
     let mut file = NewFile::create(path, Readers::Owner, existing)?;
     let notes = match format {
         None => {

@@ -7,7 +7,7 @@ pub use listing::Listing;
 use crate::args::HotArgs;
 use crate::done::Done;
 use crate::load::For;
-use crate::terminal::{print, print_json};
+use crate::terminal::{print_answer, print_json_answer};
 use crate::{load, rights, selection};
 use anyhow::bail;
 use serde_json::json;
@@ -70,7 +70,11 @@ pub fn hot(args: &HotArgs) -> anyhow::Result<Done> {
                 CodeOptions { kernel_image: args.kernel_image.clone(), ..rights::code_options() };
             let listing =
                 listing(&trace, &selection.samples(&trace), args.function.as_deref(), &options)?;
-            if args.json { print_json(&listing.json())? } else { print(&listing.text())? }
+            if args.json {
+                print_json_answer(&listing.json(), &trace, Some(Recorded::Samples))?
+            } else {
+                print_answer(&listing.text(), &trace)?
+            }
         }
     }
     Ok(Done::Yes)
@@ -88,12 +92,12 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> anyhow::Resul
             let share = place.samples as f64 / total as f64;
             json!({ "function": place.label(trace), "module": module(place), "samples": place.samples, "share": share })
         });
-        return print_json(
-            &json!({ "version": 1, "samples": total, "functions": functions.collect::<Vec<_>>() }),
-        );
+        let ranking =
+            json!({ "version": 1, "samples": total, "functions": functions.collect::<Vec<_>>() });
+        return print_json_answer(&ranking, trace, Some(Recorded::Samples));
     }
     if ranked.is_empty() {
-        return print("No CPU samples in this selection.\n");
+        return print_answer("No CPU samples in this selection.\n", trace);
     }
     let mut out =
         format!("{:>9} {:>8}  function (self samples, without callees)\n", "samples", "share");
@@ -123,10 +127,7 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> anyhow::Resul
         units::count(total),
         units::rounded_percent(total, total)
     );
-    for warning in trace.warnings.lines() {
-        let _ = writeln!(out, "WARNING  {warning}");
-    }
-    print(&out)
+    print_answer(&out, trace)
 }
 
 /// The instructions of `function` with their samples; without a name, of the function with the most

@@ -4,7 +4,9 @@
 use crate::args::{ButterflyArgs, TableArgs, wrong_usage};
 use crate::done::Done;
 use crate::load::For;
-use crate::terminal::{columns, print, print_json, print_raw};
+use crate::terminal::{
+    columns, note_warnings, print, print_answer, print_json, print_json_answer, print_raw,
+};
 use crate::{load, selection};
 use anyhow::bail;
 use unhitch_analysis::Analysis;
@@ -46,8 +48,11 @@ pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
     let table = Table::new(&analysis, &query, window, top);
     match (args.json, args.csv) {
         (true, _) => print_json(&table)?,
-        (_, true) => print_raw(&table.csv())?,
-        _ => print(&table.fitted(Fit { width: columns(), whole: args.wide }))?,
+        (_, true) => {
+            print_raw(&table.csv())?;
+            note_warnings(&trace);
+        }
+        _ => print_answer(&table.fitted(Fit { width: columns(), whole: args.wide }), &trace)?,
     }
     Ok(Done::Yes)
 }
@@ -65,17 +70,18 @@ pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<D
     let analysis = Analysis::new(&trace, &rules);
     let window = selection::window(args.window, &trace, trace.extent())?;
     let question = StackQuestion { kind: args.of, query: &query, window, by: args.by };
-    let lacking = table::Name::of_stacks(args.of)
-        .needs()
-        .and_then(|what| recording::not_recorded(&trace, what, ""));
+    let needs = table::Name::of_stacks(args.of).needs();
+    let lacking = needs.and_then(|what| recording::not_recorded(&trace, what, ""));
     match &args.function {
-        None if lacking.is_some() && !args.json => print(&lacking.unwrap_or_default())?,
+        None if lacking.is_some() && !args.json => {
+            print_answer(&lacking.unwrap_or_default(), &trace)?
+        }
         None => {
             let ranking = Ranking::new(&analysis, question);
             if args.json {
-                print_json(&ranking)?
+                print_json_answer(&ranking, &trace, needs)?
             } else {
-                print(&ranking.text(args.top.unwrap_or(MAX_ROWS)))?
+                print_answer(&ranking.text(args.top.unwrap_or(MAX_ROWS)), &trace)?
             }
         }
         Some(function) => {
@@ -90,9 +96,9 @@ pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<D
                 );
             };
             if args.json {
-                print_json(&tree)?
+                print_json_answer(&tree, &trace, needs)?
             } else {
-                print(&tree.text(args.top.unwrap_or(MAX_TREE_LINES)))?
+                print_answer(&tree.text(args.top.unwrap_or(MAX_TREE_LINES)), &trace)?
             }
         }
     }

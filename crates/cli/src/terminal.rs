@@ -10,7 +10,8 @@
 
 use serde::Serialize;
 use std::io::{ErrorKind, IsTerminal, Write};
-use unhitch_model::{visible, visible_json, visible_lines};
+use unhitch_analysis::wording::recording::Lack;
+use unhitch_model::{Recorded, Trace, visible, visible_json, visible_lines};
 
 /// Prints lines of text to standard output. A closed pipe is not an error.
 pub fn print(text: &str) -> anyhow::Result<()> {
@@ -21,6 +22,36 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// which mean the same to a parser and nothing to a terminal.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print_raw(&(visible_json(serde_json::to_string(value)?) + "\n"))
+}
+
+/// Prints an answer about a trace, and below it what is wrong with the trace.
+pub fn print_answer(text: &str, trace: &Trace) -> anyhow::Result<()> {
+    let warnings =
+        trace.warnings.lines().map(|warning| format!("WARNING  {}\n", visible(&warning)));
+    print(&warnings.fold(text.to_owned(), |text, warning| text + &warning))
+}
+
+/// Prints an answer about a trace as one line of JSON: the fields of the answer, which has none of
+/// these itself; whether `what` it is made of was recorded; and what is wrong with the trace.
+pub fn print_json_answer(
+    answer: &impl Serialize,
+    trace: &Trace,
+    what: Option<Recorded>,
+) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Whole<'a, T> {
+        #[serde(flatten)]
+        answer: &'a T,
+        not_recorded: Vec<Lack>,
+        warnings: Vec<String>,
+    }
+    let not_recorded = what.and_then(|what| Lack::of(trace, what)).into_iter().collect();
+    print_json(&Whole { answer, not_recorded, warnings: trace.warnings.lines().collect() })
+}
+
+/// Writes what is wrong with a trace to standard error: for output that has no place for it.
+pub fn note_warnings(trace: &Trace) {
+    trace.warnings.lines().for_each(|warning| note(&format!("warning: {warning}")));
 }
 
 /// Prints text for programs (CSV, a manual page, shell completions) unchanged.

@@ -3,7 +3,7 @@
 use crate::args::WaitsArgs;
 use crate::done::Done;
 use crate::load;
-use crate::terminal::{complain, print, print_json};
+use crate::terminal::{complain, note_warnings, print_answer, print_json};
 use serde_json::json;
 use std::fmt::Write;
 use unhitch_analysis::wording::{recording, units};
@@ -25,8 +25,9 @@ pub fn waits(args: &WaitsArgs) -> anyhow::Result<Done> {
         };
         let rows: Vec<serde_json::Value> = all.iter().take(args.top).map(row).collect();
         print_json(&rows)?;
-        // The JSON is a list and has no place for it.
+        // The JSON is a list and has no place for these.
         lacking.iter().for_each(|lacking| complain(lacking.trim_end()));
+        note_warnings(&trace);
         return Ok(Done::Yes);
     }
     let mut out = String::new();
@@ -56,6 +57,6 @@ pub fn waits(args: &WaitsArgs) -> anyhow::Result<Done> {
         let more = units::plural((all.len() - args.top) as u64, "more stack");
         let _ = writeln!(out, "… and {more} (--top N shows more).");
     }
-    print(&out)?;
+    print_answer(&out, &trace)?;
     Ok(Done::Yes)
 }

@@ -203,4 +203,19 @@ mod tests {
         assert!(error.contains("No space left: the trace needs"), "{error}");
         assert!(check_space(Path::new("/no/such/folder"), 1).is_ok());
     }
+
+    #[test]
+    fn regression_the_service_may_write_where_its_saves_go() {
+        let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/unhitch.service");
+        let unit = std::fs::read_to_string(unit).unwrap();
+        let of = |key: &str| {
+            let line = unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+            line.unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let mut writable: Vec<PathBuf> =
+            of("StateDirectory").iter().map(|name| Path::new("/var/lib").join(name)).collect();
+        writable
+            .extend(of("ReadWritePaths").iter().map(|path| path.trim_start_matches('-').into()));
+        assert_eq!(writable, folders(0, |_| None));
+    }
 }

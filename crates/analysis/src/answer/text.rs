@@ -4,12 +4,13 @@ use super::clauses::clauses;
 use super::saved::seen_by_trigger;
 use super::words::at;
 use crate::Analysis;
+use crate::candidate::StallKind;
 use crate::diagnose::{Query, Stall, diagnose};
 use crate::explain::{Share, What, partition};
 use crate::wording::{recording, units};
 use std::cmp::Reverse;
 use std::fmt::Write;
-use unhitch_model::{Recorded, System};
+use unhitch_model::{Recorded, System, ThreadId};
 
 /// Maximum further stalls, with one line each.
 const MAX_ONE_LINERS: usize = 6;
@@ -25,6 +26,7 @@ pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: u
     if stalls.is_empty() {
         out.push_str(&nothing_found(analysis, query));
     }
+    out.extend(idle_main_thread(analysis, query, stalls));
     for (index, stall) in stalls.iter().take(top).enumerate() {
         if index > 0 {
             out.push('\n');
@@ -74,6 +76,25 @@ pub fn took(analysis: &Analysis<'_>, life: &Stall) -> String {
     let colon = if parts.is_empty() { "" } else { ": " };
     let length = units::duration(window.duration_ns());
     format!("{} took {length}{colon}{}", name(victim), parts.join(", "))
+}
+
+/// Of a process that somebody asks about: that its main thread was idle, where the answer begins with
+/// another thread.
+fn idle_main_thread(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall]) -> Option<String> {
+    let (main, others) = query.victims.split_first().filter(|(_, others)| !others.is_empty())?;
+    let process = analysis.trace.threads.get(*main).process;
+    let is_of_it = |thread: &ThreadId| analysis.trace.threads.get(*thread).process == process;
+    let is_main = analysis.trace.threads.process_of(*main).leader == *main;
+    let is_told = stalls.first().is_none_or(|first| first.victims.contains(main));
+    if !is_main || !others.iter().all(is_of_it) || is_told {
+        return None;
+    }
+    let of_main = diagnose(analysis, &Query { victims: vec![*main], ..query.clone() });
+    let was_idle = of_main.first().is_some_and(|stall| stall.candidate.kind == StallKind::Idle);
+    let name = units::thread(analysis.trace, *main, analysis.timeline.window().end);
+    was_idle.then(|| {
+        format!("{name}, the main thread, was idle. What follows is about others of its process.\n")
+    })
 }
 
 /// One stall with its evidence.

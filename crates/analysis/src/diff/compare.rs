@@ -40,7 +40,7 @@ pub struct Diff {
     pub stalls: Vec<Line>,
     /// Waits, those that differ most first.
     pub waits: Vec<WaitDiff>,
-    /// True if nothing differs by more than noise.
+    /// True if nothing differs by more than noise; false where waits were not recorded.
     pub is_noise: bool,
 }
 
@@ -161,7 +161,9 @@ impl Diff {
             first.map_or((Vec::new(), false), |(one, other)| one.differences(other));
         let stall = StallDiff::new(before, after);
         let waits = waits(before, after);
-        let is_noise = !stall.length_differs
+        let all = || before_facts.iter().chain(&after_facts);
+        let is_noise = all().all(|facts| facts.lacks_switches().is_none())
+            && !stall.length_differs
             && !stall.cause_differs
             && waits.iter().all(|waits| !waits.differs);
         Self {

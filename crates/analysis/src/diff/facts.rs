@@ -1,6 +1,7 @@
 //! What must be alike for two recordings to be comparable.
 
 use crate::Analysis;
+use crate::wording::recording::Lack;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use unhitch_model::units::{count, duration, hex};
@@ -25,6 +26,8 @@ pub struct Facts {
     pub switches: u64,
     /// What was recorded.
     pub recorded: Vec<&'static str>,
+    /// What was not, with what cannot be known without it, and how to record it.
+    pub not_recorded: Vec<Lack>,
     /// The time between two CPU samples of one CPU, nanoseconds.
     pub sample_period_ns: u64,
     /// The only process that was recorded, if it was one.
@@ -59,11 +62,17 @@ impl Facts {
                 .filter(|kind| trace.has(**kind))
                 .map(|kind| kind.name())
                 .collect(),
+            not_recorded: kinds.iter().filter_map(|kind| Lack::of(trace, *kind)).collect(),
             sample_period_ns: trace.meta.sample_period_ns,
             only_pid: trace.meta.only_pid.is_some(),
             recorder: trace.meta.recorder.clone(),
             builds: builds.collect(),
         }
+    }
+
+    /// Why nothing is known about waits, if it is not.
+    pub(super) fn lacks_switches(&self) -> Option<&Lack> {
+        self.not_recorded.iter().find(|lack| lack.what == Recorded::Switches.name())
     }
 
     /// What makes this and another recording hard to compare, in sentences, and true if times may

@@ -1,6 +1,7 @@
 //! A difference in words.
 
 use super::compare::{ChainDiff, Diff, PartDiff, StallDiff, WaitDiff};
+use super::facts::Facts;
 use super::path::{Edge, End};
 use super::ranks::Ranks;
 use super::summary::StallSummary;
@@ -18,7 +19,10 @@ const MAX_STALLS: usize = 6;
 /// A difference in words, the verdict first.
 pub fn text(diff: &Diff) -> String {
     let mut out = String::new();
-    headline(diff, &mut out);
+    let lacking = lacking(diff, &mut out);
+    if !lacking || diff.stall.before.is_some() || diff.stall.after.is_some() {
+        headline(diff, !lacking, &mut out);
+    }
     comparable(diff, &mut out);
     noise(diff, &mut out);
     let stall = &diff.stall;
@@ -28,8 +32,27 @@ pub fn text(diff: &Diff) -> String {
         chain(&stall.chain, stall, &mut out);
     }
     stalls(diff, &mut out);
-    waits(diff, &mut out);
+    if !lacking {
+        waits(diff, &mut out);
+    }
     out
+}
+
+/// Says that a side holds no context switches, and how to record them.
+fn lacking(diff: &Diff, out: &mut String) -> bool {
+    let of = |side: &'_ [Facts]| side.iter().find_map(|facts| facts.lacks_switches().cloned());
+    let (side, lack) = match (of(&diff.before), of(&diff.after)) {
+        (Some(lack), Some(_)) => ("before and after", lack),
+        (Some(lack), None) => ("before", lack),
+        (None, Some(lack)) => ("after", lack),
+        (None, None) => return false,
+    };
+    let _ = writeln!(
+        out,
+        "NOT RECORDED  {side}: {}. Waits, and stalls of them, are not compared.\n{}",
+        lack.why, lack.advice
+    );
+    true
 }
 
 /// `−12.0 ms`, `+3 ns`.
@@ -38,10 +61,12 @@ fn signed(ns: i64) -> String {
     format!("{sign}{}", duration(ns.unsigned_abs()))
 }
 
-fn headline(diff: &Diff, out: &mut String) {
+fn headline(diff: &Diff, is_whole: bool, out: &mut String) {
     let stall = &diff.stall;
     if diff.is_noise {
         let _ = write!(out, "NO DIFFERENCE ABOVE NOISE");
+    } else if !is_whole {
+        let _ = write!(out, "REPORTED");
     } else {
         let _ = write!(out, "DIFFERENCE");
     }
@@ -93,7 +118,7 @@ const fn hung(stall: &StallSummary) -> &'static str {
 }
 
 fn comparable(diff: &Diff, out: &mut String) {
-    let side = |facts: &[super::facts::Facts]| {
+    let side = |facts: &[Facts]| {
         let covered: u64 = facts.iter().map(|facts| facts.covered_ns).sum();
         let files = match facts {
             [one] => one.file.clone(),

@@ -109,7 +109,8 @@ fn asked(
     most: usize,
 ) -> Option<ThreadId> {
     let trace = analysis.trace;
-    if most == 0 || sleep.wake.is_some() || sleep.window.end < analysis.timeline.window().end {
+    let ended = || analysis.timeline.end_of_sleep(trace, thread, sleep);
+    if most == 0 || sleep.wake.is_some() || ended() < analysis.timeline.window().end {
         return None;
     }
     let peer = trace.threads.get(only_peer(analysis, thread, sleep)?).process;

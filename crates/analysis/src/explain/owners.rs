@@ -40,7 +40,9 @@ pub(crate) fn owned_at_end(
 
 /// Who owns what a thread waits for in a sleep that has not ended when the recording does.
 fn owner_at_end(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<ThreadId> {
-    let has_ended = segment.wake.is_some() || segment.window.end < analysis.timeline.window().end;
+    let timeline = &analysis.timeline;
+    let ended = timeline.end_of_sleep(analysis.trace, thread, segment);
+    let has_ended = segment.wake.is_some() || ended < timeline.window().end;
     let futexes = &analysis.trace.futex_waits;
     let of_futex = || futexes.iter().find(|wait| wait.waiter == thread)?.owner;
     let kept = || kept_wait(analysis, segment)?.owner;

@@ -235,6 +235,17 @@ impl Case<'_> {
         })
     }
 
+    /// When a sleep of `thread` ended, if that was after this time but within the recording.
+    pub fn ended_later(&self, thread: ThreadId, sleep: &Segment) -> Option<Sentence> {
+        let timeline = &self.analysis.timeline;
+        let ended = timeline.end_of_sleep(self.analysis.trace, thread, sleep);
+        let is_later = ended > self.explanation.window.end && ended < timeline.window().end;
+        is_later.then(|| {
+            let after = duration(ended.since(self.explanation.window.end));
+            sentence!("That wait ended only {} after this time.", after)
+        })
+    }
+
     /// A stack on one line.
     pub fn stack(&self, stack: StackId) -> Span {
         Span::new(stack_text(self.analysis, stack), Subject::Stack(stack))

@@ -8,7 +8,7 @@ use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
 use crate::wording::recording;
 use crate::wording::sentence::{Sentence, sentence};
-use unhitch_model::ThreadId;
+use unhitch_model::{ThreadId, Time, Window};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let lost = case.ns_of(|piece, _| piece.cause == Cause::Lost);
@@ -41,6 +41,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         sentences.push(sentence!("It waited{} in\n  {}", on, waited_in));
     }
     sentences.extend(case.began_earlier(&longest.segment));
+    sentences.extend(
+        case.ended_later(longest.thread, &longest.segment).filter(|_| longest.cause != Cause::Lost),
+    );
     let silent = silent_peer(case, longest);
     let cause = match silent {
         Some(peer) => sentence!("no answer from {}, which has the other end.", case.name(peer)),
@@ -59,14 +62,25 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
 
 /// The only process that has the other end of what the thread waited on, if the wait did not end.
 fn silent_peer(case: &Case<'_>, longest: &Piece) -> Option<ThreadId> {
-    let never_ended = longest.window.end >= case.analysis.timeline.window().end;
     let peer = || only_peer(case.analysis, longest.thread, &longest.segment);
-    never_ended.then(peer).flatten()
+    is_waiting_at_end(case, longest).then(peer).flatten()
+}
+
+/// True if the wait had not ended when the recording did. The piece itself may end before that,
+/// with the window that was asked about.
+fn is_waiting_at_end(case: &Case<'_>, longest: &Piece) -> bool {
+    end_of_wait(case, longest) >= case.analysis.timeline.window().end
+}
+
+/// When the wait ended of which `longest` is a part.
+fn end_of_wait(case: &Case<'_>, longest: &Piece) -> Time {
+    let timeline = &case.analysis.timeline;
+    timeline.end_of_sleep(case.analysis.trace, longest.thread, &longest.segment)
 }
 
 /// Why the trace does not show what a thread did, and what to do about it.
 fn why_lost(case: &Case<'_>) -> (Sentence, &'static str) {
-    match is_overwritten(case)
+    match is_overwritten(case, case.explanation.window)
         || case.explanation.window.start <= case.analysis.timeline.window().start
     {
         true => (
@@ -79,27 +93,31 @@ fn why_lost(case: &Case<'_>) -> (Sentence, &'static str) {
     }
 }
 
-fn is_overwritten(case: &Case<'_>) -> bool {
-    case.analysis.trace.losses.iter().any(|loss| loss.window.overlaps(case.explanation.window))
+fn is_overwritten(case: &Case<'_>, window: Window) -> bool {
+    case.analysis.trace.losses.iter().any(|loss| loss.window.overlaps(window))
 }
 
 /// Why the trace does not show who ended `longest`, and what to do about it.
 fn why_unseen(case: &Case<'_>, longest: &Piece, is_message: bool) -> (Sentence, &'static str) {
     let trace = case.analysis.trace;
     let silent = case.analysis.cpus.silent_cpus(trace);
-    let is_waiting = longest.window.end >= case.analysis.timeline.window().end;
+    let is_waiting = is_waiting_at_end(case, longest);
+    let until_end = Window::new(case.explanation.window.start, end_of_wait(case, longest));
     if is_message && !(is_waiting && silent_peer(case, longest).is_some()) {
         let why = "it waited for a message from the network, and the sender is not recorded";
         (Sentence::from(why), "")
+    } else if is_waiting {
+        let advice = match trace.wakings.is_empty() {
+            true => recording::wakings(trace.meta.system),
+            false => {
+                "Save again after the wait has ended: the wake-up that ends it names the culprit."
+            }
+        };
+        (Sentence::from("it was still waiting when the recording ended"), advice)
     } else if trace.wakings.is_empty() {
         let why = "the recording holds no wake-ups, so nothing shows who ended the wait";
         (Sentence::from(why), recording::wakings(trace.meta.system))
-    } else if is_waiting {
-        (
-            Sentence::from("it was still waiting when the recording ended"),
-            "Save again after the wait has ended: the wake-up that ends it names the culprit.",
-        )
-    } else if is_overwritten(case) {
+    } else if is_overwritten(case, until_end) {
         (
             Sentence::from("the wake-up that ended the wait is not in the recording"),
             "Record with larger buffers (--buffer).",

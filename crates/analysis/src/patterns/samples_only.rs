@@ -1,4 +1,5 @@
-//! A trace without context switches: what the CPU samples show, and what to record next time.
+//! A trace without context switches: what the CPU samples show, if there are any, and what to
+//! record next time.
 
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
@@ -9,6 +10,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let trace = case.analysis.trace;
     if !trace.switches.is_empty() {
         return None;
+    }
+    if trace.samples.is_empty() {
+        return Some(nothing_recorded(case));
     }
     let (victim, window) = (case.candidate.victim, case.explanation.window);
     let samples = case.analysis.samples.of_thread(trace, victim, window).len() as u64;
@@ -39,8 +43,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             Pattern::Unknown,
             Evidence::Lost,
             Sentence::from(
-                "not known: it waited, and the trace holds no context switches that would show \
-                 what for.",
+                "not known: most of the time it was not seen on a CPU, and the trace holds no \
+                 context switches that would show why.",
             ),
         ),
     };
@@ -58,4 +62,24 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         false => finding.advice = recording::switches(trace.meta.system).to_owned(),
     }
     Some(finding)
+}
+
+/// What is known of a thread where nothing shows when it ran: nothing, not even that it waited.
+fn nothing_recorded(case: &Case<'_>) -> Finding {
+    Finding {
+        evidence: Evidence::Lost,
+        evidence_words: Sentence::from(
+            "the trace holds neither context switches nor CPU samples, so nothing shows when a \
+             thread ran, waited, or for whom",
+        ),
+        sentences: vec![sentence!(
+            "Nothing was recorded of what {} did.",
+            case.name(case.candidate.victim)
+        )],
+        advice: recording::switches(case.analysis.trace.meta.system).to_owned(),
+        ..case.finding(
+            Pattern::Unknown,
+            Sentence::from("not known: neither context switches nor CPU samples were recorded."),
+        )
+    }
 }

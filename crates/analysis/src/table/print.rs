@@ -15,7 +15,8 @@ use super::source::Source;
 use super::{Cell, NONE, Name, fit};
 use crate::stacks::StackKind;
 use crate::stacks::text::brief_stack_text;
-use crate::wording::{recording, units};
+use crate::wording::recording::{self, Lack};
+use crate::wording::units;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 use std::fmt::Write;
@@ -381,35 +382,23 @@ impl Serialize for Table<'_> {
     }
 }
 
-#[derive(Serialize)]
-struct LackJson {
-    what: &'static str,
-    columns: Vec<String>,
-    why: &'static str,
-    advice: &'static str,
-}
-
 impl Table<'_> {
-    fn not_recorded_json(&self) -> Vec<LackJson> {
+    fn not_recorded_json(&self) -> Vec<Lack> {
         let of_table = self.source.name.needs().filter(|what| !self.trace().has(*what));
         let of_columns = self
             .outputs
             .iter()
             .filter_map(|output| Some((self.lacks(output)?, Some(output.key()))));
-        let mut found: Vec<LackJson> = Vec::new();
+        let mut found: Vec<Lack> = Vec::new();
         for (what, column) in of_table.map(|what| (what, None)).into_iter().chain(of_columns) {
-            let known =
-                found.iter().position(|known| known.what == what.name()).unwrap_or_else(|| {
-                    let advice = recording::advice(self.trace().meta.system, what);
-                    found.push(LackJson {
-                        what: what.name(),
-                        columns: Vec::new(),
-                        why: recording::lacks(what),
-                        advice,
-                    });
-                    found.len() - 1
-                });
-            found[known].columns.extend(column);
+            match found.iter_mut().find(|known| known.what == what.name()) {
+                Some(known) => known.columns.extend(column),
+                None => {
+                    let lack = Lack::of(self.trace(), what);
+                    let columns = column.into_iter().collect();
+                    found.extend(lack.map(|lack| Lack { columns, ..lack }));
+                }
+            }
         }
         found
     }

@@ -162,6 +162,18 @@ impl Timeline {
         }
     }
 
+    /// When a sleep ended, whatever window it was cut to; the end of the recording, if that came
+    /// first.
+    pub(crate) fn end_of_sleep(&self, trace: &Trace, thread: ThreadId, sleep: &Segment) -> Time {
+        let cycles = self.cycles_of(thread);
+        let next = cycles.partition_point(|cycle| self.first_time(trace, cycle) < sleep.window.end);
+        let own = next.checked_sub(1).and_then(|own| cycles.get(own));
+        let woken = sleep.wake.map(|wake| trace.wakings.time[wake]);
+        let back = || own.and_then(|own| seen(own.back)).map(|back| trace.switches.time[back]);
+        let later = || cycles.get(next).map(|next| self.first_time(trace, next));
+        woken.or_else(back).or_else(later).unwrap_or(self.life(thread).end).min(self.window.end)
+    }
+
     /// The switch with which a thread last came on a CPU, among its cycles that have a part in
     /// `window`. It may come after the end of `window`.
     pub(crate) fn last_arrival(

@@ -4,6 +4,7 @@
 //! the same remedy.
 
 use super::units;
+use serde::Serialize;
 use unhitch_model::{Recorded, System, Trace};
 
 /// What cannot be known if `what` was not recorded.
@@ -16,6 +17,28 @@ pub const fn lacks(what: Recorded) -> &'static str {
         Recorded::Samples => {
             "the trace holds no CPU samples, so nothing shows where threads were while they ran"
         }
+    }
+}
+
+/// What a trace lacks, for programs.
+#[derive(Clone, Serialize, Debug)]
+pub struct Lack {
+    /// What was not recorded.
+    pub what: &'static str,
+    /// The columns that are empty for it.
+    pub columns: Vec<String>,
+    /// What cannot be known.
+    pub why: &'static str,
+    /// How to record it.
+    pub advice: &'static str,
+}
+
+impl Lack {
+    /// If `what` was not recorded. No column is empty for it yet.
+    pub fn of(trace: &Trace, what: Recorded) -> Option<Self> {
+        let advice = advice(trace.meta.system, what);
+        let lack = Self { what: what.name(), columns: Vec::new(), why: lacks(what), advice };
+        (!trace.has(what)).then_some(lack)
     }
 }
 

@@ -47,6 +47,27 @@ impl Frames {
         frame
     }
 
+    /// The return addresses of a process whose mappings are not known, innermost first. The stack is
+    /// cut where there can be no code of a program: in the first page, and in the kernel's half.
+    pub fn user_stack(
+        &self,
+        trace: &mut Trace,
+        pid: u32,
+        callers: impl Iterator<Item = u64>,
+    ) -> Vec<FrameId> {
+        const CODE: std::ops::Range<u64> = 0x1000..1 << 63;
+        let mut frames = Vec::new();
+        for avma in callers {
+            if !CODE.contains(&avma) {
+                frames.push(trace.cut_frame());
+                break;
+            }
+            // Return addresses lie behind the call.
+            frames.push(self.anonymous(trace, pid, avma.wrapping_sub(1), ""));
+        }
+        frames
+    }
+
     /// A function of the kernel whose address is not known: its number stands for it.
     pub fn kernel_named(&mut self, trace: &mut Trace, name: &str) -> FrameId {
         let path = trace.strings.intern(KERNEL);

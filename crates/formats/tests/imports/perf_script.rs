@@ -91,3 +91,25 @@ fn hostile_names_do_not_move_fields() {
     let trace = read_bytes(text.as_bytes()).unwrap();
     assert_eq!(switches(&trace), [(1_000_000_000, 7, "S", 8)]);
 }
+
+/// Addresses that are in no mapping are no frames; code of a JIT, which is in no file either, is.
+#[test]
+fn regression_a_stack_is_cut_at_what_is_no_code() {
+    let stack = |frames: &str| {
+        let text = format!("a 7 1.000000:     250000 cpu-clock: \n{frames}\n");
+        let trace = read_bytes(text.as_bytes()).unwrap();
+        assert_eq!(trace.samples.len(), 1, "{text}");
+        trace.stack_names(trace.samples.stack[0])
+    };
+    let cut =
+        "\t7f00 f+0x1 (/bin/a)\n\tffffffffffffffff [unknown] ([unknown])\n\t55 g+0x1 (/bin/a)\n";
+    assert_eq!(stack(cut), ["(cut)", "f"]);
+    let data = "\t7f00 f+0x1 (/bin/a)\n\t41 [unknown] ([unknown])\n\t55 g+0x1 (/bin/a)\n";
+    assert_eq!(stack(data), ["(cut)", "f"]);
+    let jit = "\t7f00 f+0x1 (/bin/a)\n\t42 [unknown] (//anon)\n\t43 g+0x1 (/tmp/perf-7.map)\n";
+    assert_eq!(stack(jit).len(), 3, "{:?}", stack(jit));
+    // The mappings of this process were not recorded.
+    let unmapped = "\t7f00 [unknown] ([unknown])\n\t7f01 [unknown] ([unknown])\n";
+    assert_eq!(stack(unmapped).len(), 2, "{:?}", stack(unmapped));
+    assert!(!stack(unmapped).contains(&"(cut)".to_owned()));
+}

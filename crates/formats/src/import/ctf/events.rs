@@ -137,10 +137,9 @@ impl Events {
         }
         let kernel_len = frames.len() as u16;
         let pid = values.context("pid").unwrap_or(0) as u32;
-        for avma in values.numbers("callstack_user").unwrap_or_default().iter().filter(is_address) {
-            let avma = avma.wrapping_sub(1);
-            frames.push(self.frames.anonymous(&mut import.trace, pid, avma, ""));
-        }
+        let user = values.numbers("callstack_user").unwrap_or_default();
+        let user = user.iter().filter(is_address).copied();
+        frames.extend(self.frames.user_stack(&mut import.trace, pid, user));
         import.trace.stacks.intern(&frames, kernel_len)
     }
 }

@@ -10,10 +10,16 @@ pub(super) struct StackText {
     kernel_len: usize,
     /// Functions that were inlined into the next frame.
     inlined: Vec<String>,
+    /// True after a frame of the process that perf found in a file or in memory of its own.
+    is_mapped: bool,
+    /// True if nothing is known of the frames that follow.
+    is_cut: bool,
 }
 
 /// Addresses from here on are the kernel's, on every 64-bit architecture.
 const FIRST_OF_KERNEL: u64 = 0xff00_0000_0000_0000;
+/// What perf prints for a function, or a file, that it does not know.
+const UNKNOWN: &str = "[unknown]";
 
 impl StackText {
     const MAX_FRAMES: usize = 1024;
@@ -21,7 +27,12 @@ impl StackText {
     /// Adds the frame of a line; false if the line is none.
     pub fn add(&mut self, trace: &mut Trace, out: &mut Frames, pid: u32, line: &str) -> bool {
         let Some(frame) = FrameText::parse(line) else { return false };
-        if self.frames.len() >= Self::MAX_FRAMES {
+        if self.is_cut || self.frames.len() >= Self::MAX_FRAMES {
+            return true;
+        }
+        if self.is_made_up(&frame) {
+            self.is_cut = true;
+            self.frames.push(trace.cut_frame());
             return true;
         }
         if frame.file == "inlined" {
@@ -31,13 +42,13 @@ impl StackText {
         // All but the leaf are return addresses, which lie behind the call.
         let back = u64::from(!self.frames.is_empty());
         let avma = frame.avma.saturating_sub(back);
-        let known = frame.function != "[unknown]";
+        let known = frame.function != UNKNOWN;
         let function = if known { frame.function } else { "" };
         let is_kernel = frame.avma >= FIRST_OF_KERNEL || is_kernel(frame.file);
         let id = if is_kernel {
             out.kernel(trace, avma, function)
         } else if frame.file.is_empty()
-            || frame.file == "[unknown]"
+            || frame.file == UNKNOWN
             || frame.file.starts_with("//anon")
             || frame.file.starts_with("/tmp/perf-")
         {
@@ -49,11 +60,19 @@ impl StackText {
             out.named(trace, frame.file, &format!("[{file}]"), 0)
         };
         self.name_inlined(trace, id);
+        self.is_mapped |= !is_kernel && frame.file != UNKNOWN;
         if is_kernel && self.kernel_len == self.frames.len() {
             self.kernel_len += 1;
         }
         self.frames.push(id);
         true
+    }
+
+    /// True for an address that perf found in no mapping of a process whose mappings it knows, as
+    /// for `-1`: where code keeps no frame pointers, the kernel follows what is none.
+    fn is_made_up(&self, frame: &FrameText<'_>) -> bool {
+        let is_nowhere = frame.function == UNKNOWN && frame.file == UNKNOWN;
+        is_nowhere && (self.is_mapped || frame.avma == u64::MAX)
     }
 
     fn name_inlined(&mut self, trace: &mut Trace, frame: FrameId) {
@@ -77,6 +96,7 @@ impl StackText {
         self.frames.clear();
         self.kernel_len = 0;
         self.inlined.clear();
+        (self.is_mapped, self.is_cut) = (false, false);
         stack
     }
 }

@@ -106,10 +106,8 @@ impl<'a> Decoder<'a> {
                 }
                 let callers = callers(data, *offset, None);
                 if let Some(pending) = pending.as_mut().filter(|it| it.current == current) {
-                    let frame = |avma: &u64| {
-                        self.frames.anonymous(&mut import.trace, pid, avma.wrapping_sub(1), "")
-                    };
-                    pending.user = callers.iter().map(frame).collect();
+                    pending.user =
+                        self.frames.user_stack(&mut import.trace, pid, callers.into_iter());
                 }
             }
             Some(Kind::NewTask(child, flags)) => {
