@@ -1,6 +1,6 @@
 //! A table's measure over time, by its groups.
 
-use super::table::{cell, selection_of_rows};
+use super::table::{cell, name_of, selection_of_rows};
 use crate::Error;
 use crate::loaded::Loaded;
 use crate::params::{Params, wrong};
@@ -20,7 +20,6 @@ pub(super) fn series(
     params: &Params,
     cancel: &Cancel,
 ) -> Result<JsonValue, Error> {
-    let names: Vec<(&str, Name)> = TABLES.iter().map(|table| (table.word, table.name)).collect();
     params.text("table")?;
     let name = params.choice("table", &names)?;
     let (selection, ignored) = selection_of_rows(loaded, params.selection(loaded)?, name);
