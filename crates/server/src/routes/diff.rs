@@ -1,5 +1,5 @@
-//! What differs between two traces of the folder: the answer of `unhitch diff`, both stalls in full,
-//! and both flame graphs as one.
+//! What differs between two traces of the folder: the answer of `unhitch diff`, both stalls in
+//! full, and both flame graphs as one.
 
 use super::flame::kind;
 use super::stall::in_full;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use unhitch_analysis::diff::{Diff, FlameDiff, Summary, Who, text};
 use unhitch_analysis::flame::{Drawing, Flame};
 use unhitch_analysis::table::Name;
-use unhitch_analysis::{Cancel, Query};
+use unhitch_analysis::{Cancel, Query, Stall};
 
 /// The width of each side's flame graph, pixels: what is narrower than half of one is summed.
 const PIXELS: u32 = 2000;
@@ -52,10 +52,11 @@ async fn summary(
     name: String,
     focus: Option<Who>,
 ) -> Result<(Summary, Value), Error> {
-    let question = move |loaded: &Loaded<'_>, _: &Cancel| {
+    let question = move |loaded: &Loaded<'_>, _: &Cancel| -> Result<_, Error> {
         let found = (&Query::default(), loaded.stalls().ok_or(Error::NotReady)?);
         let (summary, stall) = Summary::of_found(loaded.analysis, &name, found, focus.as_ref());
-        let id = |stall| found.1.iter().position(|known| known == stall).map_or(0, |at| at + 1);
+        let id =
+            |stall: &Stall| found.1.iter().position(|known| known == stall).map_or(0, |at| at + 1);
         let stall = stall.as_ref().map_or(Value::Null, |stall| in_full(loaded, stall, id(stall)));
         Ok((summary, stall))
     };
@@ -89,7 +90,7 @@ pub(super) async fn flame(
 
 /// A side's flame graph, and the length of its window.
 async fn tree(opened: &Opened, params: Params) -> Result<(Flame, u64), Error> {
-    let question = move |loaded: &Loaded<'_>, cancel: &Cancel| {
+    let question = move |loaded: &Loaded<'_>, cancel: &Cancel| -> Result<_, Error> {
         let (kind, selection) = (kind(&params)?, params.selection(loaded)?);
         let name = Name::of_stacks(kind);
         let filter = selection.filter(name)?;

@@ -16,7 +16,8 @@ pub(super) fn members(
 ) -> Result<Value, Error> {
     let name = name_of(params)?;
     let (selection, _) = selection_of_rows(loaded, params.selection(loaded)?, name);
-    let words = Words { by: params.get("by"), show: None, filter: None, sort: None };
+    let words =
+        Words { by: params.get("by").or(Some("none")), show: None, filter: None, sort: None };
     let query = Query::new(name, words).map_err(|error| Error::Query(error.to_string()))?;
     let path = path(params)?;
     let (filter, opened) = (selection.filter(name)?, path.len().min(query.groups().len()));
