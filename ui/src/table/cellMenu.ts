@@ -72,7 +72,7 @@ export function cellMenu(
   }
   if (column === "function" && typeof cell === "string" && aggregate === null) {
     const of = OF[arranged.info.table];
-    if (of) items.push(...functionMenu(cell, of).slice(0, 4));
+    if (of) items.push(...functionMenu(cell, of).slice(0, -1));
   }
   if (row && (row.lane !== null || row.from !== null))
     items.push({

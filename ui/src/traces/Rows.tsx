@@ -315,7 +315,7 @@ function Verdict({ entry }: { entry: TraceEntry }) {
         <strong>{durationText(first.duration_ns)}</strong>
         {more > 0 && <span class="dim"> +{count(more)}</span>}
       </td>
-      <td>{first.victim}</td>
+      <td class="victim">{first.victim}</td>
       <td class="first-answer" title={first.text ?? ""}>
         {first.cause}
       </td>

@@ -68,8 +68,8 @@ impl What {
         }
     }
 
-    /// What another thread's running means to whoever waits in a wait of that class. *Why by class:*
-    /// lanes and tables name waits by their classes, and the same wait must not have two names.
+    /// What another thread's running means to whoever waits in a wait of that class. *Why by
+    /// class:* lanes and tables name waits by their classes, and one wait must not have two names.
     pub const fn of_class(class: WaitClass) -> Self {
         match class {
             WaitClass::Lock => Self::Lock,

@@ -6,7 +6,7 @@ use crate::loaded::Loaded;
 use crate::params::{Params, wrong};
 use serde_json::{Value as JsonValue, json};
 use unhitch_analysis::Cancel;
-use unhitch_analysis::table::{Column, Kind, Name, SeriesQuestion, columns_of, is_over_time};
+use unhitch_analysis::table::{Column, Kind, SeriesQuestion, columns_of, is_over_time};
 use unhitch_model::Window;
 
 /// Maximum groups that are told apart: more colours nobody tells apart.
