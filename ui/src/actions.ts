@@ -2,7 +2,7 @@
 import { batch } from "@preact/signals";
 import type { MenuItem } from "./parts/MenuHost";
 import * as store from "./state/store";
-import type { ProcessIx, Range, ThreadIx } from "./units";
+import { type ProcessIx, plural, type Range, type ThreadIx } from "./units";
 
 /** Shows a view, also if only the timeline is shown. */
 function showView(view: store.View): void {
@@ -33,10 +33,10 @@ export function flameOf(of: store.StackKind, part: Partial<store.Selection>): vo
 }
 
 /** Shows only the stacks or the table rows of a part of the trace, in a table. */
-export function tableOf(preset: string, part: Partial<store.Selection>): void {
+export function tableOf(preset: string, part: Partial<store.Selection>, where = ""): void {
   batch(() => {
     store.select(part);
-    store.table.value = { ...store.NO_TABLE, preset, table: preset };
+    store.table.value = { ...store.NO_TABLE, preset, table: preset, where };
     showView("tables");
   });
 }
@@ -74,9 +74,60 @@ export function threadItems(thread: ThreadIx, range: Range | null): MenuItem[] {
   ];
 }
 
-export function processItems(process: ProcessIx, range: Range | null): MenuItem[] {
-  const alone = { threads: [], process, ...(range === null ? {} : { range }) };
+/** Maximum lanes that are pinned at once: more would fill the timeline. */
+const MAX_PINS = 16;
+
+/** The items about several threads: of a process, or of a group of a table. */
+export function severalItems(threads: readonly ThreadIx[], range: Range | null): MenuItem[] {
+  if (threads.length < 2) return [];
+  const lanes = threads.map((thread) => `t${thread}`);
   return [
+    ...(range === null
+      ? []
+      : [
+          {
+            title: "Compare its threads",
+            hint: "E",
+            run: () => {
+              batch(() => {
+                store.select({ threads, process: null, range });
+                store.explain();
+              });
+            },
+          },
+        ]),
+    {
+      title: `Select its ${plural(threads.length, "thread")}`,
+      run: () => store.select({ threads, process: null }),
+    },
+    ...(threads.length <= MAX_PINS
+      ? [
+          {
+            title: "Pin its lanes",
+            run: () =>
+              (store.pins.value = [
+                ...store.pins.peek().filter((lane) => !lanes.includes(lane)),
+                ...lanes,
+              ]),
+          },
+        ]
+      : []),
+  ];
+}
+
+/** The items about a process; `threads` are all of its threads that are known. */
+export function processItems(
+  process: ProcessIx,
+  threads: readonly ThreadIx[],
+  range: Range | null,
+): MenuItem[] {
+  const alone = { threads: [], process, ...(range === null ? {} : { range }) };
+  const [only, ...others] = threads;
+  return [
+    ...(range !== null && only !== undefined && others.length === 0
+      ? [{ title: "Explain its thread", hint: "E", run: () => explainThread(only, range) }]
+      : []),
+    ...severalItems(threads, range),
     {
       title: "Only this process, in all views",
       run: () => store.select({ threads: [], process }),

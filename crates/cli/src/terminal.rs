@@ -103,7 +103,7 @@ mod tests {
     use unhitch_model::is_control;
 
     #[test]
-    fn escaped_json_parses_to_the_same_and_holds_no_control_characters() {
+    fn visible_json_parses_to_the_same_and_holds_no_control_characters() {
         let text = "\u{202e}a\x1b\u{9b}\x7f\n\u{2028}\\";
         let json = visible_json(serde_json::to_string(text).unwrap());
         assert!(!json.contains(is_control), "{json}");

@@ -19,7 +19,7 @@ use unhitch_analysis::{Analysis, Query};
 
 /// Maximum size of a file that is judged without being asked for, bytes: reading takes several
 /// times its size of memory.
-const MAX_BYTES: u64 = 512 << 20;
+pub(crate) const MAX_BYTES: u64 = 512 << 20;
 /// How often it looks whether an open trace has been read.
 const PAUSE: Duration = Duration::from_millis(200);
 

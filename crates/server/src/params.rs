@@ -34,6 +34,17 @@ impl Params {
             .filter(|value| !value.is_empty())
     }
 
+    /// The parameters of one of two traces: `before_from` is the `from` of `before`; what is about
+    /// both has no such prefix.
+    pub fn of_side(&self, side: &str) -> Self {
+        let own = |name: &str| name.strip_prefix(side)?.strip_prefix('_').map(str::to_owned);
+        let list = self
+            .0
+            .iter()
+            .map(|(name, value)| (own(name).unwrap_or_else(|| name.clone()), value.clone()));
+        Self(list.collect())
+    }
+
     /// A required parameter.
     pub fn text(&self, name: &'static str) -> Result<&str, Error> {
         self.get(name).ok_or_else(|| wrong(name, "", "a value"))

@@ -261,7 +261,8 @@ fn no_trace(format: Option<&str>, bytes: u64) -> Option<(&'static str, &'static 
 /// True for a name with which traces are saved.
 fn is_trace_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    [".hitch", ".etl", ".perf.data"].iter().any(|end| name.ends_with(end)) || name == "perf.data"
+    let endings = [".hitch", ".etl", ".pftrace", ".perfetto-trace", ".perf.data", ".trace.dat"];
+    endings.iter().any(|end| name.ends_with(end)) || ["perf.data", "trace.dat"].contains(&&*name)
 }
 
 /// The format of the trace at `path`, a file called `name`, by its first bytes; none if it is not a

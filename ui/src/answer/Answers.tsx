@@ -95,8 +95,13 @@ function Open() {
       </div>
     );
   }
-  if (error) return <ErrorMessage error={error} />;
-  if (!data) return <Busy what="Following the wait chain …" />;
+  if (error || !data)
+    return (
+      <>
+        <h1 class="sr-only">Answer</h1>
+        {error ? <ErrorMessage error={error} /> : <Busy what="Following the wait chain …" />}
+      </>
+    );
   return <Answer answer={data} stale={loading} />;
 }
 

@@ -1,19 +1,17 @@
 /** Several threads in the same time range: where the time of each went, side by side. */
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
 import { rememberName, status, threadName } from "../api/data";
 import { asApiError, liveQuery } from "../api/query";
 import type { StallAnswer } from "../api/types";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
-import { Patterns, patternId } from "../parts/Patterns";
-import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
 import { durationText, percent, type Range, type ThreadIx, timeText } from "../units";
 import { type Column, rowsOf } from "./compareRows";
+import { PartsBar } from "./PartsBar";
 
 /** Maximum threads that are compared: more columns cannot be read. */
 const MAX_THREADS = 8;
-const BAR = 16;
 
 /** A thread's answer, or why there is none: it may not have lived in that time. */
 interface Compared {
@@ -61,8 +59,13 @@ async function one(
 export function Compare() {
   const { data, error, loading } = useAnswers();
   const { threads, range } = store.selection.value;
-  if (error) return <ErrorMessage error={error} />;
-  if (!data || range === null) return <Busy what="Explaining each thread …" />;
+  if (error || !data || range === null)
+    return (
+      <>
+        <h1 class="sr-only">Comparison</h1>
+        {error ? <ErrorMessage error={error} /> : <Busy what="Explaining each thread …" />}
+      </>
+    );
   const columns = data.flatMap(({ answer }) => (answer ? [answer] : []));
   for (const answer of columns) for (const lane of answer.lanes) rememberName(lane.who);
   return (
@@ -81,42 +84,15 @@ export function Compare() {
           >
             {threadName(thread)}
           </button>
-          {answer ? <Bar answer={answer} /> : <span class="dim">{problem}</span>}
+          {answer ? (
+            <PartsBar id={`compare-${thread}`} parts={answer.partition} of={answer.duration_ns} />
+          ) : (
+            <span class="dim">{problem}</span>
+          )}
         </section>
       ))}
       <Figures columns={columns} />
     </article>
-  );
-}
-
-function Bar({ answer }: { answer: StallAnswer }) {
-  const ref = useRef<HTMLDivElement>(null);
-  const width = useSize(ref).value.width;
-  let x = 0;
-  const id = `compare-${answer.victim?.thread ?? 0}`;
-  return (
-    <div ref={ref} class="compare-bar">
-      {width > 0 && (
-        <svg width={width} height={BAR} aria-hidden="true">
-          <Patterns id={id} />
-          {answer.partition.map((part, i) => {
-            const left = x;
-            x += (part.ns / Math.max(1, answer.duration_ns)) * width;
-            return (
-              <rect
-                key={i}
-                x={left}
-                width={Math.max(0, x - left)}
-                height={BAR}
-                fill={`url(#${patternId(id, part.state)})`}
-              >
-                <title>{`${part.label}: ${durationText(part.ns)}`}</title>
-              </rect>
-            );
-          })}
-        </svg>
-      )}
-    </div>
   );
 }
 

@@ -7,6 +7,7 @@ import type { Curve, StallEntry } from "../api/types";
 import { whoText } from "../api/who";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
+import { OUTSIDE_DIM } from "../timeline/draw/overlay";
 import { durationText, type Ns, ns, plural, type Range, range, timeText } from "../units";
 import { area, type Bar, pack } from "./bars";
 
@@ -128,17 +129,36 @@ function Background({ busy, chosen, width }: BackgroundProps) {
       {busy && (
         <path d={area(busy.busy, busy.cpus, width, HEIGHT)} fill="var(--ran)" fill-opacity="0.38" />
       )}
-      {chosen && (
-        <rect
-          x={x(chosen.from)}
-          width={Math.max(1, x(chosen.to) - x(chosen.from))}
-          height={HEIGHT}
-          fill="var(--select)"
-          stroke="var(--accent)"
-          stroke-opacity="0.7"
-        />
-      )}
+      {chosen && <Outside left={x(chosen.from)} right={x(chosen.to)} width={width} />}
     </>
+  );
+}
+
+/**
+ * Dims what is outside the selected range, as on the timeline. *Why not tint the inside:* what is
+ * selected keeps the colours of the legend.
+ */
+function Outside({ left, right, width }: { left: number; right: number; width: number }) {
+  const parts = [
+    [0, left],
+    [right, width],
+  ] as const;
+  return (
+    <g class="overview-outside">
+      {parts.map(([from, to]) => (
+        <rect
+          key={from}
+          x={from}
+          width={Math.max(0, to - from)}
+          height={HEIGHT}
+          fill="var(--panel)"
+          fill-opacity={OUTSIDE_DIM}
+        />
+      ))}
+      {[left, right].map((edge) => (
+        <rect key={edge} x={edge - 0.5} width="1" height={HEIGHT} fill="var(--accent)" />
+      ))}
+    </g>
   );
 }
 

@@ -2,13 +2,16 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
+import { severalItems, threadItems } from "../actions";
 import { rememberName } from "../api/data";
 import type { Part, StallAnswer } from "../api/types";
 import { whoText } from "../api/who";
+import { copy } from "../copy";
+import { type MenuItem, openMenu } from "../parts/MenuHost";
 import { Patterns, patternId } from "../parts/Patterns";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
-import { count, durationText, percent } from "../units";
+import { count, durationText, percent, range } from "../units";
 import { type Share, segments, shownShares } from "./shares";
 
 const HEIGHT = 26;
@@ -26,10 +29,7 @@ export function Partition({
 }) {
   const ref = useRef<HTMLDivElement>(null);
   const width = useSize(ref).value.width;
-  const all = useSignal(false);
-  const shown = all.value
-    ? answer.partition.map((part) => ({ part, parts: 1, ns: part.ns, crowd: null }))
-    : shownShares(answer.partition, MAX_ROWS);
+  const shown = shownShares(answer.partition, MAX_ROWS);
   const sum = answer.partition.reduce((ns, part) => ns + part.ns, 0);
   return (
     <section class="partition" aria-label="Where the time went">
@@ -76,13 +76,8 @@ export function Partition({
       <div class="partition-body">
         <table class="parts">
           <tbody>
-            {shown.map((share, i) => (
-              <Row
-                key={i}
-                share={share}
-                total={answer.duration_ns}
-                more={() => (all.value = true)}
-              />
+            {shown.map((share) => (
+              <Rows key={`${answer.id} ${shareText(share)}`} share={share} answer={answer} />
             ))}
             <tr class="sum">
               <td class="num">{durationText(sum)}</td>
@@ -102,44 +97,112 @@ export function Partition({
   );
 }
 
-function Row({ share, total, more }: { share: Share; total: number; more: () => void }) {
-  const { part, parts, ns, crowd } = share;
-  rememberName(part.who);
-  const thread = part.who !== null && part.who.tid !== 0 ? part.who : null;
+/** A share; a crowd's members below it while it is open. */
+function Rows({ share, answer }: { share: Share; answer: StallAnswer }) {
+  const open = useSignal(false);
+  const { part, members } = share;
+  const first = members.length > 1 ? null : part;
   return (
-    <tr>
+    <>
+      <Row part={part} ns={share.ns} members={members} answer={answer}>
+        {first ? (
+          <Whose part={first} />
+        ) : (
+          <button
+            type="button"
+            class="text-link"
+            aria-expanded={open.value}
+            onClick={() => (open.value = !open.value)}
+          >
+            {open.value ? "▾" : "▸"} {crowdText(share)}
+          </button>
+        )}
+      </Row>
+      {open.value &&
+        members.map((member, i) => (
+          <Row key={i} part={member} ns={member.ns} members={[member]} answer={answer} inside>
+            <Whose part={member} />
+          </Row>
+        ))}
+    </>
+  );
+}
+
+interface RowProps {
+  part: Part;
+  ns: number;
+  /** The parts that it stands for: its menu is about their threads. */
+  members: readonly Part[];
+  answer: StallAnswer;
+  /** Of an open crowd, whose line has the sum. */
+  inside?: boolean;
+  children: ComponentChildren;
+}
+
+function Row({ part, ns, members, answer, inside = false, children }: RowProps) {
+  const text = [durationText(ns), percent(ns, answer.duration_ns), part.label].join("  ");
+  return (
+    <tr
+      class={inside ? "inside" : undefined}
+      onContextMenu={(event) => {
+        event.preventDefault();
+        openMenu(part.label, partItems(members, answer, text), {
+          x: event.clientX,
+          y: event.clientY,
+        });
+      }}
+    >
       <td class="num">{durationText(ns)}</td>
-      <td class="num">{percent(ns, total)}</td>
+      <td class="num">{percent(ns, answer.duration_ns)}</td>
       <td>
         <svg width="14" height="14" aria-hidden="true">
           <rect width="14" height="14" rx="2" fill={`url(#${patternId("part", part.state)})`} />
         </svg>
       </td>
       <td>{part.label}</td>
-      <td>
-        {parts > 1 ? (
-          <button type="button" class="text-link" title="List them one by one" onClick={more}>
-            {crowd === null ? `${count(parts)} more` : `${count(parts)} ${crowd}`}
-          </button>
-        ) : thread ? (
-          <button
-            type="button"
-            class="text-link"
-            title="Filter all views by this thread"
-            onClick={() => store.select({ threads: [thread.thread] })}
-          >
-            {who(part)}
-          </button>
-        ) : (
-          who(part)
-        )}
-      </td>
+      <td>{children}</td>
     </tr>
   );
 }
 
+/** The menu of a part: what its threads did in the time that the answer is about. */
+function partItems(members: readonly Part[], answer: StallAnswer, text: string): MenuItem[] {
+  const threads = members.flatMap(({ who }) => (who && who.tid !== 0 ? [who.thread] : []));
+  const time = range(answer.from, answer.to);
+  const [thread, ...others] = threads;
+  return [
+    ...(thread === undefined
+      ? []
+      : others.length === 0
+        ? threadItems(thread, time)
+        : severalItems(threads, time)),
+    { title: "Copy the line", run: () => void copy(text, "the line") },
+  ];
+}
+
+/** Who is responsible for a part. */
+function Whose({ part }: { part: Part }) {
+  rememberName(part.who);
+  const thread = part.who !== null && part.who.tid !== 0 ? part.who.thread : null;
+  if (thread === null) return <>{who(part)}</>;
+  return (
+    <button
+      type="button"
+      class="text-link"
+      title="Filter all views by this thread"
+      onClick={() => store.select({ threads: [thread] })}
+    >
+      {who(part)}
+    </button>
+  );
+}
+
+function crowdText({ members, crowd }: Share): string {
+  return `${count(members.length)} ${crowd ?? "more"}`;
+}
+
 function shareText(share: Share): string {
-  return `${share.part.label} ${share.parts > 1 ? `${count(share.parts)} ${share.crowd ?? "more"}` : who(share.part)}`;
+  return `${share.part.label} ${share.members.length > 1 ? crowdText(share) : who(share.part)}`;
 }
 
 function who(part: Part): string {

@@ -1,12 +1,15 @@
 /**
  * The stalls, worst first, each with its cause; those outside the selection are listed separately.
  */
+import { threadItems } from "../actions";
 import { matchesSelection, stalls, status } from "../api/data";
 import type { StallEntry } from "../api/types";
 import { whoText } from "../api/who";
+import { copy } from "../copy";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { type MenuItem, openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
-import { durationText, plural, timeText } from "../units";
+import { durationText, plural, range, timeText } from "../units";
 
 /** Short names of the kinds of stall. */
 const KINDS: Readonly<Record<string, string>> = {
@@ -23,13 +26,6 @@ const KINDS: Readonly<Record<string, string>> = {
 /** Maximum stalls listed; the Tables view has all of them. */
 const MAX_STALLS = 200;
 
-/** Why there is nothing. Where the page can do what a command line would, it leaves that out. */
-function nothingText(nothing: string | null | undefined): string {
-  const text = nothing ?? "No stall was found.";
-  const at = text.indexOf(" If something did hang");
-  return at < 0 ? text : text.slice(0, at);
-}
-
 export function StallList() {
   const { data, error } = stalls.value;
   if (error) return <ErrorMessage error={error} />;
@@ -39,7 +35,13 @@ export function StallList() {
         what={`Analysing the waits … ${Math.round((status.value.data?.progress ?? 0) * 100)} %`}
       />
     );
-  if (data.stalls.length === 0) return <p class="empty">{nothingText(data.nothing)}</p>;
+  if (data.stalls.length === 0)
+    return (
+      <div class="empty">
+        <p>{data.nothing}</p>
+        {data.advice && <p class="dim">{data.advice}</p>}
+      </div>
+    );
   const selection = store.selection.value;
   // An open stall selects its own time, which must not shorten the list.
   const restricts =
@@ -89,6 +91,17 @@ export function StallList() {
   );
 }
 
+function stallItems(entry: StallEntry): MenuItem[] {
+  const time = range(entry.from, entry.to);
+  const text = `${durationText(entry.duration_ns)} from ${timeText(entry.from)}: ${entry.cause}`;
+  return [
+    { title: "Open it", run: () => store.openStall(entry.id, entry) },
+    { title: "Select its time range", run: () => store.select({ range: time }) },
+    ...(entry.victim ? threadItems(entry.victim.thread, time) : []),
+    { title: "Copy the line", run: () => void copy(text, "the line") },
+  ];
+}
+
 function Row({ entry }: { entry: StallEntry }) {
   const open = store.stall.value === entry.id;
   const others = entry.victims > 1 ? ` +${entry.victims - 1}` : "";
@@ -100,6 +113,10 @@ function Row({ entry }: { entry: StallEntry }) {
         aria-current={open ? "true" : undefined}
         data-stall-row={entry.id}
         onClick={() => store.openStall(entry.id, entry)}
+        onContextMenu={(event) => {
+          event.preventDefault();
+          openMenu(`Stall ${entry.id}`, stallItems(entry), { x: event.clientX, y: event.clientY });
+        }}
       >
         <span class="stall-head">
           <span class="severity" aria-hidden="true">

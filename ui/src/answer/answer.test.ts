@@ -56,8 +56,8 @@ test("the bar adds up to its width, and to the nanosecond, however small the par
   const total = parts.reduce((sum, p) => sum + p.ns, 0);
   expect(bar.reduce((sum, segment) => sum + segment.ns, 0)).toBe(total);
   expect(bar.reduce((sum, segment) => sum + segment.width, 0)).toBeCloseTo(640, 6);
-  expect(bar.reduce((sum, segment) => sum + segment.parts, 0)).toBe(parts.length);
-  expect(bar.at(-1)?.parts).toBe(301);
+  expect(bar.reduce((sum, segment) => sum + segment.members.length, 0)).toBe(parts.length);
+  expect(bar.at(-1)?.members.length).toBe(301);
   expect(segments([], 640)).toEqual([]);
 });
 
@@ -66,7 +66,11 @@ test("the rest is merged by kind, unless it is a single part", () => {
   expect(shownShares(parts, 3).map((share) => share.ns)).toEqual([5, 4, 3, 2]);
   const ran = { ...part(1), label: "ran", state: 1 };
   expect(
-    shownShares([...parts, ran], 2).map((share) => [share.part.label, share.parts, share.ns]),
+    shownShares([...parts, ran], 2).map((share) => [
+      share.part.label,
+      share.members.length,
+      share.ns,
+    ]),
   ).toEqual([
     ["lock held by", 1, 5],
     ["lock held by", 1, 4],
@@ -81,7 +85,9 @@ test("threads of one name are one share if they are many", () => {
     who: { thread, tid: thread, pid: 1, process_id: 1, name, process: "p" } as unknown as Who,
   });
   const parts = [of("main", 9, 1), ...[2, 3, 4, 5].map((thread) => of("gomacc", 4, thread))];
-  expect(shownShares(parts, 6).map((share) => [share.crowd, share.parts, share.ns])).toEqual([
+  expect(
+    shownShares(parts, 6).map((share) => [share.crowd, share.members.length, share.ns]),
+  ).toEqual([
     ["gomacc", 4, 16],
     [null, 1, 9],
   ]);

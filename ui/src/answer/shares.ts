@@ -5,8 +5,8 @@ import type { Part } from "../api/types";
 export interface Share {
   /** The part, or the first of its kind. */
   readonly part: Part;
-  /** Number of parts it stands for. */
-  readonly parts: number;
+  /** All parts that it stands for. */
+  readonly members: readonly Part[];
   /** The name that all of them share, if they do. */
   readonly crowd: string | null;
   readonly ns: number;
@@ -17,7 +17,7 @@ export interface Segment extends Share {
   readonly width: number;
 }
 
-const alone = (part: Part): Share => ({ part, parts: 1, ns: part.ns, crowd: null });
+const alone = (part: Part): Share => ({ part, members: [part], ns: part.ns, crowd: null });
 
 /** Merges parts with the same key; the largest sum first. */
 function merge(parts: readonly Part[], keyOf: (part: Part) => string): Share[] {
@@ -30,7 +30,7 @@ function merge(parts: readonly Part[], keyOf: (part: Part) => string): Share[] {
       other
         ? {
             part: other.part,
-            parts: other.parts + 1,
+            members: [...other.members, part],
             ns: other.ns + part.ns,
             crowd: part.who && other.part.who?.name === part.who.name ? part.who.name : null,
           }
@@ -53,9 +53,11 @@ function crowds(parts: readonly Part[]): Share[] {
     parts.filter((part) => part.who !== null),
     keyOf,
   );
-  const many = new Set(merged.filter((s) => s.parts >= MIN_CROWD).map((s) => keyOf(s.part)));
+  const many = new Set(
+    merged.filter((s) => s.members.length >= MIN_CROWD).map((s) => keyOf(s.part)),
+  );
   return [
-    ...merged.filter((share) => share.parts >= MIN_CROWD),
+    ...merged.filter((share) => share.members.length >= MIN_CROWD),
     ...parts.filter((part) => part.who === null || !many.has(keyOf(part))).map(alone),
   ].sort((a, b) => b.ns - a.ns);
 }
@@ -92,7 +94,12 @@ export function shownShares(parts: readonly Part[], max: number): Share[] {
     rest.set(
       kind,
       other
-        ? { ...other, parts: other.parts + share.parts, ns: other.ns + share.ns, crowd: null }
+        ? {
+            ...other,
+            members: [...other.members, ...share.members],
+            ns: other.ns + share.ns,
+            crowd: null,
+          }
         : share,
     );
   }

@@ -59,6 +59,8 @@ export interface TraceEntry {
   first_answer: FirstAnswer | null;
   /** Whether the server is judging it now. */
   judging: boolean;
+  /** It is not judged before it is opened: that would take too much memory. */
+  too_large: boolean;
   error: string | null;
   /** What to do about the error. */
   hint: string;
@@ -157,7 +159,10 @@ export interface Stalls {
   ready: boolean;
   progress: number;
   stalls: StallEntry[];
+  /** Why there are none. */
   nothing: string | null;
+  /** What to record next time, if this recording lacks it. */
+  advice: string | null;
 }
 
 export type EventRef =
@@ -265,6 +270,7 @@ export interface StallAnswer {
     label: string;
     link: number;
     depth: number;
+    waited_ns: number;
   }[];
   partition: Part[];
   clauses: Clause[];

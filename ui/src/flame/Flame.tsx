@@ -14,8 +14,8 @@ import * as store from "../state/store";
 import { theme } from "../state/theme";
 import { percent } from "../units";
 import { drawFlame, type FlameScene, treeHeight, treeTop } from "./draw";
-import { FrameMenu, type MenuPlace } from "./FrameMenu";
 import { FrameTree, onKey } from "./FrameTree";
+import { openFrameMenu } from "./frameMenu";
 import { frameLines } from "./frameText";
 import * as model from "./model";
 import { svg } from "./svg";
@@ -23,6 +23,7 @@ import { boxAt, rowTop } from "./tree";
 import "./flame.css";
 
 export const ROW = 18;
+const NOWHERE = { left: 0, top: 0 };
 
 const cached: { measure: Measure | null; font: string } = { measure: null, font: "" };
 
@@ -275,7 +276,6 @@ export function Flame() {
   const room = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [at, setAt] = useState<{ x: number; y: number } | null>(null);
-  const [menu, setMenu] = useState<MenuPlace | null>(null);
   useEffect(() => {
     const [a, b, c, d] = [root.current, scroller.current, room.current, canvas.current];
     return a && b && c && d ? mount(a, b, c, d) : undefined;
@@ -299,8 +299,9 @@ export function Flame() {
             <FrameTree
               onKeyDown={(event) =>
                 onKey(event, growsUp(), (index) => {
+                  const { left, top } = scroller.current?.getBoundingClientRect() ?? NOWHERE;
                   const { width, height } = model.size.peek();
-                  setMenu({ index, x: width / 3, y: height / 3 });
+                  openFrameMenu(index, { x: left + width / 3, y: top + height / 3 });
                 })
               }
             />
@@ -330,7 +331,8 @@ export function Flame() {
                 const found = under(event);
                 if (found.index < 0) return;
                 event.preventDefault();
-                setMenu(found);
+                setAt(null);
+                openFrameMenu(found.index, { x: event.clientX, y: event.clientY });
               }}
             />
           </div>
@@ -338,16 +340,7 @@ export function Flame() {
       </div>
       <Empty />
       <FoundSummary />
-      {!menu && <Tip at={at} />}
-      {menu && (
-        <FrameMenu
-          menu={menu}
-          close={() => {
-            setMenu(null);
-            root.current?.querySelector<HTMLElement>(".fl-tree")?.focus();
-          }}
-        />
-      )}
+      <Tip at={at} />
     </div>
   );
 }

@@ -92,9 +92,15 @@ export function syncRoot(): void {
   if (complete || keys.length > rootKeys.peek().length) rootKeys.value = keys;
 }
 
+/** Whether a frame is a function: neither everything, nor the rest, nor what has no stack. */
+export function isFunction(index: number): boolean {
+  const box = tree.peek().boxes[index];
+  return !!box && box.parent >= 0 && !box.frame.others && box.frame.key !== NO_STACK;
+}
+
 /** Opens the butterfly of a frame's function. */
 export function butterfly(index: number): void {
   const box = tree.peek().boxes[index];
-  if (!box || box.parent < 0 || box.frame.others || box.frame.key === NO_STACK) return;
+  if (!box || !isFunction(index)) return;
   store.stacks.value = { ...store.stacks.peek(), form: "butterfly", function: box.frame.name };
 }

@@ -3,6 +3,7 @@ import { useEffect } from "preact/hooks";
 import { Answers } from "../answer/Answers";
 import { Overview } from "../answer/Overview";
 import { server, status, summary } from "../api/data";
+import { Diff } from "../diff/Diff";
 import { ErrorMessage } from "../parts/ErrorMessage";
 import { MenuHost } from "../parts/MenuHost";
 import { Stacks } from "../stacks/Stacks";
@@ -30,7 +31,9 @@ export function App() {
   return (
     <>
       <Header />
-      {store.trace.value === null ? (
+      {store.trace.value === null && store.diff.value !== null ? (
+        <Diff />
+      ) : store.trace.value === null ? (
         single === null && server.value.data !== null ? (
           <Traces />
         ) : (
@@ -50,7 +53,12 @@ export function App() {
 
 function ServerGone() {
   const { error } = server.value;
-  return <main class="page-main">{error && <ErrorMessage error={error} />}</main>;
+  return (
+    <main class="page-main">
+      <h1 class="sr-only">Traces</h1>
+      {error && <ErrorMessage error={error} />}
+    </main>
+  );
 }
 
 const VIEWS = { answers: Answers, tables: Tables, stacks: Stacks } as const;
@@ -61,6 +69,7 @@ function OneTrace() {
   if (failed) {
     return (
       <main class="page-main">
+        <h1 class="page-title">{store.trace.value} cannot be shown</h1>
         <ErrorMessage error={failed} />
         <Leave />
       </main>
@@ -69,6 +78,7 @@ function OneTrace() {
   if (data?.stage === "failed") {
     return (
       <main class="page-main">
+        <h1 class="page-title">{store.trace.value} cannot be opened</h1>
         <div class="error-box" role="alert">
           <p class="error-message">{data.error}</p>
           <p class="dim">{data.hint}</p>
@@ -142,9 +152,9 @@ function Loading() {
   const share = Math.round((data?.progress ?? 0) * 100);
   return (
     <main class="page-main loading">
-      <p>
+      <h1>
         {STAGES[data?.stage ?? "unopened"]} … {share} %
-      </p>
+      </h1>
       <progress max={100} value={share} aria-label="Progress" />
       <button type="button" class="btn" onClick={() => store.openTrace(null)}>
         Cancel

@@ -15,14 +15,15 @@ const TABS: readonly { view: store.View; title: string; key: string }[] = [
 
 export function Header() {
   const open = store.trace.value;
+  const elsewhere = open !== null || store.diff.value !== null;
   return (
     <header class="header">
       <button
         type="button"
         class="brand"
         onClick={() => run("trace.list")}
-        title={open === null ? undefined : "All traces"}
-        disabled={open === null || server.value.data?.single !== null}
+        title={elsewhere ? "All traces" : undefined}
+        disabled={!elsewhere || server.value.data?.single !== null}
       >
         <img src="./icon.svg" width="20" height="20" alt="" />
         <span>Unhitch</span>

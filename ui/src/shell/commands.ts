@@ -36,7 +36,7 @@ register(
     id: "trace.list",
     group: "Trace",
     title: "Back to the list of traces",
-    when: () => inTrace() && server.value.data?.single === null,
+    when: () => (inTrace() || store.diff.value !== null) && server.value.data?.single === null,
     run: () => store.openTrace(null),
   },
   {

@@ -94,7 +94,10 @@ export function functionMenu(name: string, of: store.StackKind) {
     { title: "Callers and callees (butterfly)", run: () => butterfly(name, of) },
     { title: "Filter all views by this function", run: () => store.select({ stack: name }) },
     { title: "Highlight it everywhere", run: () => (store.search.value = name) },
-    { title: "Samples by address, with instructions", run: () => hot(name) },
+    // A function in which threads wait need not have been sampled.
+    ...(of === "sample"
+      ? [{ title: "Samples by address, with instructions", run: () => hot(name) }]
+      : []),
     { title: "Copy the name", run: () => void copy(name, "the name") },
   ];
 }

@@ -95,6 +95,18 @@ const NO_STACKS: StacksState = {
   scope: "all",
 };
 
+/** Two traces of the folder that are compared. */
+export interface DiffState {
+  readonly before: string;
+  readonly after: string;
+  /** The stacks of the flame graph. */
+  readonly of: StackKind;
+  /** The side whose times are the widths of the flame graph. */
+  readonly widths: "before" | "after";
+  /** What the flame graph shows: the victims' time in both stalls, or the whole recordings. */
+  readonly within: "stall" | "all";
+}
+
 /** An event of the trace: the kernel's, or another provider's. */
 export interface EventKey {
   readonly kind: "switch" | "waking" | "sample" | "provider";
@@ -103,6 +115,8 @@ export interface EventKey {
 
 /** The open trace's name, or `null` for the list of traces. */
 export const trace = signal<string | null>(null);
+/** The traces that are compared, in place of an open trace. */
+export const diff = signal<DiffState | null>(null);
 /** The extent of a trace that is not known yet. */
 export const NO_EXTENT = range(0, 1);
 /** The open trace's extent; not in the URL, set when its summary arrives. */
@@ -230,6 +244,7 @@ export function explain(): void {
 export function openTrace(name: string | null): void {
   batch(() => {
     trace.value = name;
+    diff.value = null;
     extent.value = NO_EXTENT;
     shown.value = null;
     selection.value = NO_SELECTION;
@@ -245,6 +260,14 @@ export function openTrace(name: string | null): void {
     search.value = "";
     table.value = NO_TABLE;
     stacks.value = NO_STACKS;
+  });
+}
+
+/** Compares two traces of the folder. */
+export function compareTraces(before: string, after: string): void {
+  batch(() => {
+    openTrace(null);
+    diff.value = { before, after, of: "wait", widths: "after", within: "stall" };
   });
 }
 

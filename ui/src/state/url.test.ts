@@ -11,6 +11,13 @@ test("defaults are not written", () => {
 
 test("everything is read back as it was written", () => {
   const state: UrlState = {
+    diff: {
+      before: "a.hitch",
+      after: "b c.hitch",
+      of: "sample",
+      widths: "before",
+      within: "all",
+    },
     trace: "2026-01-02_03-04-05 ä&?.hitch",
     view: "stacks",
     layout: "timeline",

@@ -8,6 +8,7 @@ import * as store from "./store";
 /** The part of the store that is in the URL. */
 export interface UrlState {
   trace: string | null;
+  diff: store.DiffState | null;
   view: store.View;
   layout: store.Layout;
   shown: Range | null;
@@ -58,6 +59,18 @@ function parseEvent(text: string | null): store.EventKey | null {
   return match ? { kind: match[1] as store.EventKey["kind"], index: Number(match[2]) } : null;
 }
 
+function parseDiff(from: URLSearchParams): store.DiffState | null {
+  const [before, after] = [from.get("before"), from.get("after")];
+  if (!before || !after) return null;
+  return {
+    before,
+    after,
+    of: oneOf(store.STACK_KINDS, from.get("stacks"), "wait"),
+    widths: oneOf(["before", "after"] as const, from.get("widths"), "after"),
+    within: oneOf(["stall", "all"] as const, from.get("within"), "stall"),
+  };
+}
+
 function oneOf<T extends string>(allowed: readonly T[], text: string | null, otherwise: T): T {
   return allowed.find((a) => a === text) ?? otherwise;
 }
@@ -72,6 +85,14 @@ export function write(state: UrlState): string {
     if (value !== null && value !== "" && value !== usual) out.set(name, String(value));
   };
   put("trace", state.trace);
+  if (state.diff !== null) {
+    const { before, after, of, widths, within } = state.diff;
+    put("before", before);
+    put("after", after);
+    put("stacks", of, "wait");
+    put("widths", widths, "after");
+    put("within", within, "stall");
+  }
   put("view", state.view, "answers");
   put("layout", state.layout, "split");
   put("stall", state.stall);
@@ -113,6 +134,7 @@ export function parse(text: string): UrlState {
   const process = parseIndex(from.get("process"));
   return {
     trace: from.get("trace"),
+    diff: parseDiff(from),
     view: oneOf(store.VIEWS, from.get("view"), "answers"),
     layout: oneOf(store.LAYOUTS, from.get("layout"), "split"),
     stall: parseIndex(from.get("stall")),
@@ -158,6 +180,7 @@ export function parse(text: string): UrlState {
 export function current(): UrlState {
   return {
     trace: store.trace.value,
+    diff: store.diff.value,
     view: store.view.value,
     layout: store.layout.value,
     shown: store.shown.value,
@@ -177,6 +200,7 @@ export function current(): UrlState {
 function restore(state: UrlState): void {
   batch(() => {
     store.trace.value = state.trace;
+    store.diff.value = state.diff;
     store.view.value = state.view;
     store.layout.value = state.layout;
     store.shown.value = state.shown;

@@ -1,6 +1,8 @@
 /** The virtual grid: renders only visible rows of the tree of groups. */
+
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
+import type { Members } from "../api/members";
 import type { StackRef, TablePage } from "../api/types";
 import { navigateTo } from "../navigate";
 import { openMenu } from "../parts/MenuHost";
@@ -195,7 +197,10 @@ function openCellMenu(
   const text = texts[at];
   const cell = text === undefined ? undefined : cellOf(of, entry, text, at);
   if (text === undefined || cell === undefined) return;
-  openMenu("This value", cellMenu(of, text, cell, entry.row, onStack), where);
+  const open = (members: Members | null) =>
+    openMenu("This value", cellMenu(of, text, cell, entry.row, onStack, members), where);
+  if (entry.row?.key == null) open(null);
+  else void model.members(of, entry).then(open);
 }
 
 function onKeyDown(event: KeyboardEvent, state: GridState): void {

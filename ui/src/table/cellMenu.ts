@@ -1,5 +1,7 @@
 /** The menu of a table's cell: filter by its value, select, show on the timeline, copy. */
-import { flameOf, threadItems } from "../actions";
+
+import { flameOf, processItems, severalItems, threadItems } from "../actions";
+import type { Members } from "../api/members";
 import type { Cell, ColumnKind, StackRef, TableRow } from "../api/types";
 import { copy } from "../copy";
 import { navigateTo } from "../navigate";
@@ -31,6 +33,7 @@ export function cellMenu(
   cell: Cell,
   row: TableRow | null,
   onStack: (stack: StackRef) => void,
+  members: Members | null = null,
 ): MenuItem[] {
   const kind = kindOf(arranged.info, text);
   const { aggregate, column } = spec(text);
@@ -69,7 +72,7 @@ export function cellMenu(
   }
   if (column === "function" && typeof cell === "string" && aggregate === null) {
     const of = OF[arranged.info.table];
-    if (of) items.push(...functionMenu(cell, of).slice(0, 4));
+    if (of) items.push(...functionMenu(cell, of).slice(0, -1));
   }
   if (row && (row.lane !== null || row.from !== null))
     items.push({
@@ -82,12 +85,25 @@ export function cellMenu(
     const time = when ? range(row?.from ?? 0, row?.to ?? 0) : null;
     items.push(...threadItems(threadIx(Number(lane[1])), time));
   }
+  if (members) items.push(...memberItems(members));
   if (row?.key != null) items.push(...groupItems(arranged, column, kind, cell));
   items.push({
     title: "Copy the value",
     run: () => void copy(isStack(cell) ? cell.told : cellText(cell, kind), "the value"),
   });
   return items;
+}
+
+/** What can be done with the threads of a group: of one, of a process, or of several. */
+function memberItems({ threads, processes, more, from, to }: Members): MenuItem[] {
+  const { range: selected } = store.selection.peek();
+  const time = selected ?? (from !== null && to !== null && to > from ? range(from, to) : null);
+  const [thread, ...others] = threads;
+  const [process, ...otherProcesses] = processes;
+  if (thread === undefined || process === undefined) return [];
+  if (others.length === 0 && !more) return threadItems(thread, time);
+  if (otherProcesses.length === 0) return processItems(process, more ? [] : threads, time);
+  return more ? [] : severalItems(threads, time);
 }
 
 /** The flame graph of a group: the selection narrowed as far as the Stacks view can. */

@@ -1,7 +1,9 @@
 /** The current table: its columns, the rows loaded so far, and the pages in flight. */
+
 import { computed, effect, signal } from "@preact/signals";
 import { type ApiError, getJson, isAbort, tracePath } from "../api/client";
 import { tables } from "../api/data";
+import type { Members } from "../api/members";
 import { whereParams } from "../api/params";
 import { asApiError } from "../api/query";
 import type { TablePage } from "../api/types";
@@ -145,6 +147,20 @@ function show(level: tree.Level): void {
   if (current === level) return;
   current = level;
   version.value = version.peek() + 1;
+}
+
+/** Whom a group is about; `null` if that cannot be told. */
+export async function members(of: Arrangement, entry: tree.VisibleRow): Promise<Members | null> {
+  const trace = store.trace.peek();
+  const key = entry.row?.key;
+  if (trace === null || key == null) return null;
+  const params = {
+    table: of.info.table,
+    by: of.by.join(","),
+    path: JSON.stringify([...entry.level.path, key]),
+    ...whereParams(store.selection.peek(), of.info.table, store.table.peek().where),
+  };
+  return getJson<Members>(tracePath(trace, "members"), params).catch(() => null);
 }
 
 export function toggle(entry: tree.VisibleRow): void {

@@ -2,7 +2,7 @@
  * The traces as dense rows: each with its verdict, sorted by any column. Notes and what is wrong with
  * a file are in a second line.
  */
-import { useSignal } from "@preact/signals";
+import { type Signal, useSignal } from "@preact/signals";
 import type { TraceEntry } from "../api/types";
 import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
@@ -49,6 +49,14 @@ export function sorted(entries: readonly TraceEntry[], { key, down }: Order): Tr
     const order = x < y ? -1 : x > y ? 1 : 0;
     return (down ? -order : order) || a.name.localeCompare(b.name);
   });
+}
+
+/** The two selected entries, the older one first. */
+export function pair(entries: readonly TraceEntry[], chosen: readonly string[]): string[] {
+  return entries
+    .filter((entry) => chosen.includes(entry.name))
+    .sort((a, b) => a.modified.localeCompare(b.modified) || a.name.localeCompare(b.name))
+    .map((entry) => entry.name);
 }
 
 /** All texts of an entry that a word of the filter looks for. */
@@ -105,11 +113,16 @@ interface RowsProps {
 
 export function Rows({ entries, editable, openDialog, changed }: RowsProps) {
   const order = useSignal<Order>({ key: "modified", down: true });
+  const chosen = useSignal<readonly string[]>([]);
   return (
     <div class="trace-table-box">
+      <Chosen names={pair(entries, chosen.value)} clear={() => (chosen.value = [])} />
       <table class="trace-table">
         <thead>
           <tr>
+            <th>
+              <span class="sr-only">Select</span>
+            </th>
             {COLUMNS.map((column) => (
               <Head key={column.key} column={column} order={order} />
             ))}
@@ -125,10 +138,35 @@ export function Rows({ entries, editable, openDialog, changed }: RowsProps) {
             editable={editable}
             openDialog={(kind) => openDialog(kind, entry)}
             changed={changed}
+            chosen={chosen}
           />
         ))}
       </table>
     </div>
+  );
+}
+
+/** What can be done with the selected traces. */
+function Chosen({ names, clear }: { names: readonly string[]; clear: () => void }) {
+  const [before, after] = names;
+  if (before === undefined) return null;
+  return (
+    <p class="trace-chosen" role="status">
+      {after === undefined ? (
+        <>Select a second trace to compare it with {before}.</>
+      ) : (
+        <button
+          type="button"
+          class="btn primary"
+          onClick={() => store.compareTraces(before, after)}
+        >
+          Compare {before} with {after}
+        </button>
+      )}{" "}
+      <button type="button" class="btn small" onClick={clear}>
+        Clear
+      </button>
+    </p>
   );
 }
 
@@ -160,9 +198,11 @@ interface RowProps {
   editable: boolean;
   openDialog: (kind: "rename" | "delete") => void;
   changed: () => void;
+  chosen: Signal<readonly string[]>;
 }
 
-function Row({ entry, editable, openDialog, changed }: RowProps) {
+function Row({ entry, editable, openDialog, changed, chosen }: RowProps) {
+  const isChosen = chosen.value.includes(entry.name);
   const menu = (at: Element | { x: number; y: number }) =>
     openMenu(
       entry.name,
@@ -184,6 +224,19 @@ function Row({ entry, editable, openDialog, changed }: RowProps) {
       }}
     >
       <tr>
+        <td>
+          <input
+            type="checkbox"
+            aria-label={`Select ${entry.name}`}
+            disabled={entry.error !== null}
+            checked={isChosen}
+            onChange={() => {
+              const others = chosen.value.filter((name) => name !== entry.name);
+              // Of three, the one selected first is let go: two are compared.
+              chosen.value = isChosen ? others : [...others.slice(-1), entry.name];
+            }}
+          />
+        </td>
         <td>
           <button
             type="button"
@@ -214,6 +267,7 @@ function Row({ entry, editable, openDialog, changed }: RowProps) {
         </td>
       </tr>
       <tr class="trace-notes">
+        <td />
         <td colSpan={COLUMNS.length + 1}>
           {entry.error !== null ? (
             <p class="trace-error">
@@ -248,7 +302,9 @@ function Verdict({ entry }: { entry: TraceEntry }) {
           ? (first.text ?? "No stall was found.")
           : entry.judging
             ? "Being analysed …"
-            : "Not analysed yet."}
+            : entry.too_large
+              ? "Too large to judge before it is opened."
+              : "Not analysed yet."}
       </td>
     );
   }
@@ -259,7 +315,7 @@ function Verdict({ entry }: { entry: TraceEntry }) {
         <strong>{durationText(first.duration_ns)}</strong>
         {more > 0 && <span class="dim"> +{count(more)}</span>}
       </td>
-      <td>{first.victim}</td>
+      <td class="victim">{first.victim}</td>
       <td class="first-answer" title={first.text ?? ""}>
         {first.cause}
       </td>

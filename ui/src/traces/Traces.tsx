@@ -186,13 +186,15 @@ interface TraceListProps {
 function TraceList({ traces, filter, editable, openDialog, changed }: TraceListProps) {
   const words = filter.split(/\s+/).filter(Boolean);
   const shown = traces.filter((entry) => words.every((word) => passes(entry, word)));
-  const judged = traces.filter((entry) => entry.first_answer !== null || entry.error !== null);
+  // What is too large for that never will be, and must not keep the progress from ending.
+  const awaited = traces.filter((entry) => !entry.too_large && entry.error === null);
+  const judged = awaited.filter((entry) => entry.first_answer !== null);
   return (
     <>
-      {judged.length < traces.length && (
+      {judged.length < awaited.length && (
         <p class="judging" role="status">
-          <progress max={traces.length} value={judged.length} aria-label="Traces analysed" />
-          {judged.length} of {plural(traces.length, "trace")} analysed
+          <progress max={awaited.length} value={judged.length} aria-label="Traces analysed" />
+          {judged.length} of {plural(awaited.length, "trace")} analysed
         </p>
       )}
       {shown.length > 0 && (

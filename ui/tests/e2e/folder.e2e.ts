@@ -1,5 +1,13 @@
 /** The trace folder: notes, renaming, adding and deleting files, files that are not traces. */
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -134,9 +142,9 @@ describe.skipIf(skipReason("folder") !== null)("folder", () => {
   });
 
   test("every trace is judged without being opened, and the list can be sorted", async () => {
-    await page.waitForFunction(
-      () => document.querySelectorAll(".trace-card .first-answer strong, .trace-card").length > 0,
-    );
+    // Each by its own verdict, not by the end of a list that may not have begun.
+    for (const name of ["starve", "many-1", "many-2", "dropped"])
+      await card(`${name}.hitch`).getByText("lock starvation").waitFor();
     await page.locator(".judging").waitFor({ state: "detached" });
     expect(await card("many-1.hitch").innerText()).toMatch(/lock starvation/);
     const names = () => page.locator(".trace-open").allInnerTexts();
@@ -145,6 +153,45 @@ describe.skipIf(skipReason("folder") !== null)("folder", () => {
     await page.getByRole("button", { name: "Trace", exact: false }).first().click();
     expect(await names()).toEqual([...up].reverse());
     await page.getByRole("button", { name: "Date" }).click();
+  });
+
+  test("the list can be filtered by words, by a column and by size", async () => {
+    const field = page.getByRole("searchbox", { name: "Filter the traces" });
+    const names = async () => (await page.locator(".trace-open").allInnerTexts()).sort();
+    const all = await names();
+    const many = all.filter((name) => name.startsWith("many"));
+    expect(many.length).toBe(2);
+    expect(all.length).toBeGreaterThan(many.length);
+    for (const [text, expected] of [
+      ["many", many],
+      ["name:many cause:lock", many],
+      ["cause:nowhere", []],
+      ["stall>1s many-1", ["many-1.hitch"]],
+      ["stall<1s", []],
+      ["size<1KB", all.filter((name) => name === "bare.data")],
+    ] as const) {
+      await field.fill(text);
+      expect({ text, names: await names() }).toEqual({ text, names: expected });
+    }
+    await page.getByText("No trace matches the filter.").waitFor({ state: "detached" });
+    await field.fill("nowhere");
+    await page.getByText("No trace matches the filter.").waitFor();
+    await field.fill("");
+    expect(await names()).toEqual(all);
+  });
+
+  test("a file too large to judge says so, and the progress ends without it", async () => {
+    const large = join(bed.folder, "large.data");
+    // Sparse: it takes no room on the disk.
+    writeFileSync(large, "PERFILE2");
+    truncateSync(large, 513 * 1024 * 1024);
+    await page.reload();
+    await settled(page);
+    await card("large.data").getByText("Too large to judge before it is opened.").waitFor();
+    await page.locator(".judging").waitFor({ state: "detached" });
+    rmSync(large);
+    await page.reload();
+    await settled(page);
   });
 
   test("damaged and empty files are listed with what is wrong and what to do", async () => {

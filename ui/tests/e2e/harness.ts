@@ -256,6 +256,39 @@ export async function shownWindow(page: Page): Promise<{ from: number; to: numbe
   }));
 }
 
+/** A point of a row of the timeline: over its name, or at a share of the plot's width. */
+export async function lanePoint(
+  page: Page,
+  lane: string,
+  share: number | null,
+): Promise<{ x: number; y: number }> {
+  const box = await page.locator(".tl-over").boundingBox();
+  if (!box) throw new Error("no timeline");
+  const top = Number(await page.locator(lane).first().getAttribute("data-top"));
+  const { head, labels } = await page.locator(".timeline").evaluate((element) => ({
+    head: Number((element as HTMLElement).dataset.head),
+    labels: Number((element as HTMLElement).dataset.labels),
+  }));
+  // Scrolls only if the lane is not on the screen.
+  const scroll = await page.locator(".tl-scroll").evaluate(
+    (element, { top, room }) => {
+      if (top < element.scrollTop || top + 30 > element.scrollTop + room)
+        element.scrollTop = Math.max(0, top - 30);
+      return element.scrollTop;
+    },
+    { top, room: box.height - head },
+  );
+  // The lanes follow at the next frame. A click before that would hit what was there.
+  await page.waitForFunction(
+    (to) => document.querySelector<HTMLElement>(".timeline")?.dataset.scroll === String(to),
+    Math.round(scroll),
+  );
+  return {
+    x: box.x + (share === null ? labels / 2 : labels + (box.width - labels) * share),
+    y: box.y + head + top - scroll + 8,
+  };
+}
+
 /** Runs an action that changes the timeline's window, and waits for the change. */
 export async function windowChanges(
   page: Page,

@@ -1,7 +1,15 @@
 /** The timeline by mouse, and the browser's history: what users of other tools try first. */
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { STARVE, settled, shownWindow, skipReason, TestBed, windowChanges } from "./harness";
+import {
+  lanePoint,
+  STARVE,
+  settled,
+  shownWindow,
+  skipReason,
+  TestBed,
+  windowChanges,
+} from "./harness";
 
 describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
   let bed: TestBed;
@@ -19,34 +27,7 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     bed.expectNoComplaints();
   });
 
-  /** A point of a lane: over its name, or at a share of the plot's width. */
-  async function point(lane: string, share: number | null): Promise<{ x: number; y: number }> {
-    const box = await page.locator(".tl-over").boundingBox();
-    if (!box) throw new Error("no timeline");
-    const top = Number(await page.locator(lane).first().getAttribute("data-top"));
-    const { head, labels } = await page.locator(".timeline").evaluate((element) => ({
-      head: Number((element as HTMLElement).dataset.head),
-      labels: Number((element as HTMLElement).dataset.labels),
-    }));
-    // Scrolls only if the lane is not on the screen.
-    const scroll = await page.locator(".tl-scroll").evaluate(
-      (element, { top, room }) => {
-        if (top < element.scrollTop || top + 30 > element.scrollTop + room)
-          element.scrollTop = Math.max(0, top - 30);
-        return element.scrollTop;
-      },
-      { top, room: box.height - head },
-    );
-    // The lanes follow at the next frame. A click before that would hit what was there.
-    await page.waitForFunction(
-      (to) => document.querySelector<HTMLElement>(".timeline")?.dataset.scroll === String(to),
-      Math.round(scroll),
-    );
-    return {
-      x: box.x + (share === null ? labels / 2 : labels + (box.width - labels) * share),
-      y: box.y + head + top - scroll + 8,
-    };
-  }
+  const point = (lane: string, share: number | null) => lanePoint(page, lane, share);
   const param = (name: string) => new URL(page.url()).searchParams.get(name);
   const address = () => page.url();
   const lanes = () =>

@@ -153,10 +153,17 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
     await page.goto(new URL("/?trace=move-my-mouse.hitch", bed.address).href);
     await page.waitForSelector("[data-answer='1']");
     await settled(page);
-    const crowd = page.locator(".parts button", { hasText: /^\d+ gomacc$/ }).first();
+    const crowd = page.locator(".parts button", { hasText: /\d+ gomacc$/ }).first();
     const rows = await page.locator(".parts tr").count();
+    const members = Number.parseInt((await crowd.innerText()).replace(/\D+/, ""), 10);
+    const others = await page.locator(".parts [aria-expanded]").count();
     await crowd.click();
-    expect(await page.locator(".parts tr").count()).toBeGreaterThan(rows);
+    // It alone: what else is one line stays one, and it closes again.
+    expect(await page.locator(".parts tr").count()).toBe(rows + members);
+    expect(await page.locator(".parts [aria-expanded=true]").count()).toBe(1);
+    expect(await page.locator(".parts [aria-expanded]").count()).toBe(others);
+    await crowd.click();
+    expect(await page.locator(".parts tr").count()).toBe(rows);
     expect(await page.locator(".parts .sum").innerText()).toMatch(/100\.0 %.*the whole stall/s);
   });
 });

@@ -9,7 +9,7 @@ use crate::diagnose::{Query, Stall, diagnose};
 use crate::explain::{Share, What, partition};
 use crate::wording::{recording, units};
 use std::cmp::Reverse;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use unhitch_model::{Recorded, System, ThreadId};
 
 /// Maximum further stalls, with one line each.
@@ -24,7 +24,7 @@ pub fn text(analysis: &Analysis<'_>, stalls: &[Stall], top: usize) -> String {
 pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: usize) -> String {
     let mut out = seen_by_trigger(analysis.trace).unwrap_or_default();
     if stalls.is_empty() {
-        out.push_str(&nothing_found(analysis, query));
+        let _ = write!(out, "{}", nothing_found(analysis, query));
     }
     out.extend(idle_main_thread(analysis, query, stalls));
     for (index, stall) in stalls.iter().take(top).enumerate() {
@@ -54,10 +54,12 @@ pub fn took(analysis: &Analysis<'_>, life: &Stall) -> String {
     let name = |thread| units::thread(analysis.trace, thread, window.end);
     let words = |share: &Share| match (share.what, share.who.filter(|who| *who != victim)) {
         (What::WaitedForCpu, _) => "waiting for a CPU".to_owned(),
-        (What::Lock | What::Ipc, Some(who)) => format!("waiting while {} ran", name(who)),
+        (What::Lock | What::Ipc | What::Network | What::Condition, Some(who)) => {
+            format!("waiting while {} ran", name(who))
+        }
         (what, Some(who)) => format!("{} {}", what.words(), name(who)),
         (What::Timer, None) => "asleep by its own timer".to_owned(),
-        (What::Outside, None) => "waiting for a message".to_owned(),
+        (What::Outside | What::OutsideNetwork, None) => "waiting for a message".to_owned(),
         (What::Io, None) => "waiting for a disk".to_owned(),
         (what, None) => what.words().to_owned(),
     };
@@ -135,38 +137,60 @@ pub fn one_line(analysis: &Analysis<'_>, stall: &Stall) -> String {
 fn nothing_in_progress(analysis: &Analysis<'_>, recorded: &str) -> String {
     let mut out = format!(
         "Nothing was hanging when the recording ended, as far as {recorded} tell.\nIf something \
-         hangs, name it: `--victim NAME` explains what it was doing then.\n"
+         hangs, name it: `--victim NAME` explains what it was doing then."
     );
     let meta = &analysis.trace.meta;
     if meta.system == System::Linux && !meta.notes_facts {
         out.push_str(
-            "Threads that slept all the time were not recorded: that takes recording by BPF.\n",
+            "\nThreads that slept all the time were not recorded: that takes recording by BPF.",
         );
     }
     let before = diagnose(analysis, &Query::default());
     if !before.is_empty() {
-        out.push_str("\nStalls that had ended before:\n");
+        out.push_str("\n\nStalls that had ended before:\n");
         one_lines(analysis, &before, &mut out);
     }
+    out.truncate(out.trim_end().len());
     out
 }
 
 /// Why there is no stall, and what to do about it.
-pub fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
+///
+/// *Why apart:* the page says itself what to do there instead of commands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Nothing {
+    /// Why.
+    pub why: String,
+    /// Commands that tell more; empty if there are none.
+    pub commands: String,
+    /// What to record next time; empty if nothing is missing.
+    pub record: &'static str,
+}
+
+impl fmt::Display for Nothing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = [self.why.as_str(), self.commands.as_str(), self.record];
+        lines.iter().filter(|line| !line.is_empty()).try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// Why `query` finds no stall, and what to do about it.
+pub fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> Nothing {
     let (trace, window) = (analysis.trace, analysis.timeline.window());
+    let nothing = |why, commands: &str| Nothing { why, commands: commands.to_owned(), record: "" };
     if trace.switches.is_empty() {
-        let samples = recording::samples_instead(trace);
-        let advice = recording::switches(trace.meta.system);
-        return format!(
-            "No answer: {}.\n{samples}{advice}\n",
-            recording::lacks(Recorded::Switches)
-        );
+        return Nothing {
+            why: format!("No answer: {}.", recording::lacks(Recorded::Switches)),
+            commands: recording::samples_instead(trace).trim_end().to_owned(),
+            record: recording::switches(trace.meta.system),
+        };
     }
     if let (false, Some(pid)) = (query.victims.is_empty(), trace.meta.only_pid) {
-        return format!(
+        let why = format!(
             "No answer: only switches and wake-ups that involve process {pid} were recorded. \
-             Record without --only-pid to see what other threads waited for.\n"
+             Record without --only-pid to see what other threads waited for."
         );
+        return nothing(why, "");
     }
     let whole = query.window.unwrap_or(window);
     let recorded = format!(
@@ -177,16 +201,20 @@ pub fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
         units::plural(trace.wakings.range(whole).len() as u64, "wake-up"),
     );
     if query.in_progress && query.victims.is_empty() {
-        return nothing_in_progress(analysis, &recorded);
+        return nothing(nothing_in_progress(analysis, &recorded), "");
     }
     match query.is_about_something() {
-        true => format!(
-            "No answer: in {recorded}, nothing was recorded about the threads or the time that you \
-             asked about. `unhitch table TRACE threads` lists the recorded threads.\n"
+        true => nothing(
+            format!(
+                "No answer: in {recorded}, nothing was recorded about the threads or the time that \
+                 you asked about."
+            ),
+            "`unhitch table TRACE threads` lists the recorded threads.",
         ),
-        false => format!(
-            "No stall found in {recorded}.\nIf something did hang, name it: `unhitch why TRACE \
-             --victim NAME`, with `--from SECONDS --to SECONDS` if you know when.\n"
+        false => nothing(
+            format!("No stall found in {recorded}."),
+            "If something did hang, name it: `unhitch why TRACE --victim NAME`, with `--from \
+             SECONDS --to SECONDS` if you know when.",
         ),
     }
 }

@@ -62,6 +62,8 @@ pub struct Line {
 pub struct PartDiff {
     /// What the time went to, in JSON's words.
     pub what: &'static str,
+    /// The same for people; where it ends in "by", "from" or "for", a thread follows.
+    pub label: &'static str,
     #[serde(skip)]
     pub(super) kind: What,
     /// Who was responsible.
@@ -262,7 +264,15 @@ fn partition(before: Option<&StallSummary>, after: Option<&StallSummary>) -> Vec
             let (before_ns, after_ns) = (of(&before), of(&after));
             let difference_ns = signed(after_ns) - signed(before_ns);
             let (kind, who) = key;
-            PartDiff { what: kind.name(), kind, who, before_ns, after_ns, difference_ns }
+            PartDiff {
+                what: kind.name(),
+                label: kind.words(),
+                kind,
+                who,
+                before_ns,
+                after_ns,
+                difference_ns,
+            }
         })
         .collect();
     lines.sort_by_key(|line| Reverse(line.difference_ns.unsigned_abs()));

@@ -8,6 +8,7 @@
 
 mod compare;
 mod facts;
+mod flame;
 mod path;
 mod ranks;
 mod summary;
@@ -17,6 +18,7 @@ mod who;
 
 pub use compare::{ChainDiff, Diff, Line, PartDiff, StallDiff, WaitDiff};
 pub use facts::Facts;
+pub use flame::{FlameDiff, FlameNode};
 pub use path::{Edge, End, Path};
 pub use ranks::{Ranks, ranks};
 pub use summary::{StallSummary, Summary};

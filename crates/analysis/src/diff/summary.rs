@@ -57,7 +57,16 @@ impl Summary {
     /// Reduces a recording. Its stall is that of `focus`, if given, whether or not it is one; else
     /// the worst that `query` asks for.
     pub fn new(analysis: &Analysis<'_>, file: &str, query: &Query, focus: Option<&Who>) -> Self {
-        let found = diagnose(analysis, query);
+        Self::of_found(analysis, file, (query, &diagnose(analysis, query)), focus).0
+    }
+
+    /// The same of what `query` has found already, with the stall that is compared.
+    pub fn of_found(
+        analysis: &Analysis<'_>,
+        file: &str,
+        (query, found): (&Query, &[Stall]),
+        focus: Option<&Who>,
+    ) -> (Self, Option<Stall>) {
         let mut stalls: BTreeMap<(Who, &'static str), (u64, u64)> = BTreeMap::new();
         for stall in found.iter().filter(|stall| is_stall(stall)) {
             let window = stall.explanation.window;
@@ -70,13 +79,14 @@ impl Summary {
             let ask = Query { victims, ..query.clone() };
             if ask.victims.is_empty() { Vec::new() } else { diagnose(analysis, &ask) }
         });
-        let compared = of_focus.as_ref().unwrap_or(&found).first();
-        Self {
+        let compared = of_focus.as_deref().unwrap_or(found).first().cloned();
+        let summary = Self {
             facts: Facts::of(analysis, file),
-            stall: compared.map(|stall| StallSummary::of(analysis, stall)),
+            stall: compared.as_ref().map(|stall| StallSummary::of(analysis, stall)),
             stalls,
             waits: waits(analysis),
-        }
+        };
+        (summary, compared)
     }
 }
 

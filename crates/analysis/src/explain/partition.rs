@@ -29,6 +29,16 @@ pub enum What {
     Ipc,
     /// `who` waited for a message from outside the trace.
     Outside,
+    /// `who` ran while the victim waited for the network.
+    Network,
+    /// The same of a message from outside the trace.
+    OutsideNetwork,
+    /// `who` ran while the victim waited for its signal: a condition variable, a semaphore.
+    Condition,
+    /// `who` ran, and ended a sleep that the victim had set a time for.
+    Sleep,
+    /// `who` ran while the victim waited for a device, or for something that no rule classifies.
+    Slept,
     /// `who` was stopped.
     Stopped,
     /// Lost, or the waker is not in the recording.
@@ -48,9 +58,34 @@ impl What {
             Self::Timer => "timer",
             Self::Memory => "memory",
             Self::Ipc | Self::Outside => "ipc",
+            Self::Network | Self::OutsideNetwork => "network",
+            Self::Condition => "condition",
+            Self::Sleep => "timer",
+            Self::Slept => "slept",
             Self::Stopped => "stopped",
             Self::Unknown => "unknown",
             Self::Idle => "idle",
+        }
+    }
+
+    /// What another thread's running means to whoever waits in a wait of that class. *Why by
+    /// class:* lanes and tables name waits by their classes, and one wait must not have two names.
+    pub const fn of_class(class: WaitClass) -> Self {
+        match class {
+            WaitClass::Lock => Self::Lock,
+            WaitClass::BlockIo | WaitClass::FileSystem => Self::Io,
+            WaitClass::Memory => Self::Memory,
+            WaitClass::Stopped => Self::Stopped,
+            WaitClass::Condition => Self::Condition,
+            WaitClass::Network => Self::Network,
+            WaitClass::Timer => Self::Sleep,
+            WaitClass::Device | WaitClass::Unknown => Self::Slept,
+            // A thread with nothing to do that somebody waits for is on its way to reply.
+            WaitClass::Ipc
+            | WaitClass::Process
+            | WaitClass::KernelWork
+            | WaitClass::Idle
+            | WaitClass::KernelIdle => Self::Ipc,
         }
     }
 }
@@ -68,6 +103,11 @@ impl What {
             Self::Memory => "memory",
             Self::Ipc => "reply from",
             Self::Outside => "message for",
+            Self::Network => "network reply from",
+            Self::OutsideNetwork => "network message for",
+            Self::Condition => "signal from",
+            Self::Sleep => "sleep ended by",
+            Self::Slept => "wait ended by",
             Self::Stopped => "stopped",
             Self::Unknown => "not known",
             Self::Idle => "idle",
@@ -124,18 +164,15 @@ fn what(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> (W
     let what = match (piece.cause, explanation.hop_of(piece)) {
         (Cause::Ran, None) => What::Ran,
         // Someone else ran: what that meant depends on what was waited for.
-        (Cause::Ran, Some(hop)) => match hop.class {
-            WaitClass::Lock => What::Lock,
-            class if class.is_disk() => What::Io,
-            WaitClass::Memory => What::Memory,
-            WaitClass::Stopped => What::Stopped,
-            _ => What::Ipc,
-        },
+        (Cause::Ran, Some(hop)) => What::of_class(hop.class),
         (Cause::WaitedForCpu, _) => What::WaitedForCpu,
         (Cause::Timer | Cause::Timeout, _) => What::Timer,
         (Cause::Io, _) => What::Io,
         (Cause::Memory, _) => What::Memory,
-        (Cause::Message, _) => What::Outside,
+        (Cause::Message, _) => match class_of(analysis, &piece.segment) {
+            WaitClass::Network => What::OutsideNetwork,
+            _ => What::Outside,
+        },
         (Cause::Stopped, _) => What::Stopped,
         (Cause::UnknownWaker | Cause::Lost, _) => What::Unknown,
     };

@@ -1,6 +1,6 @@
 //! What a lane shows: states, each with its own colour and pattern.
 
-use crate::explain::class_of;
+use crate::explain::{What, class_of};
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
 
@@ -114,11 +114,57 @@ impl LaneState {
             WaitClass::Device | WaitClass::Unknown => Self::Slept,
         }
     }
+
+    /// The state whose colour a share of an answer's time has.
+    pub const fn of_share(what: What) -> Self {
+        match what {
+            What::Ran => Self::Ran,
+            What::WaitedForCpu => Self::Runnable,
+            What::Lock => Self::Lock,
+            What::Io => Self::Io,
+            What::Timer | What::Sleep => Self::Timer,
+            What::Memory => Self::Memory,
+            What::Ipc | What::Outside => Self::Ipc,
+            What::Network | What::OutsideNetwork => Self::Network,
+            What::Condition => Self::Condition,
+            What::Slept => Self::Slept,
+            What::Stopped => Self::Stopped,
+            What::Unknown => Self::Unknown,
+            What::Idle => Self::Idle,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a victim waits for, by class: none of them may be idle, which has no culprit.
+    const CLASSES: [WaitClass; 13] = [
+        WaitClass::Lock,
+        WaitClass::Condition,
+        WaitClass::BlockIo,
+        WaitClass::FileSystem,
+        WaitClass::Memory,
+        WaitClass::Ipc,
+        WaitClass::Network,
+        WaitClass::Timer,
+        WaitClass::Stopped,
+        WaitClass::Process,
+        WaitClass::Device,
+        WaitClass::KernelWork,
+        WaitClass::Unknown,
+    ];
+
+    #[test]
+    fn a_wait_has_one_state_on_lanes_and_in_partitions() {
+        assert_eq!(CLASSES.len() + 2, WaitClass::COUNT, "all but the two idle ones");
+        for class in CLASSES {
+            let (lane, part) =
+                (LaneState::of_class(class), LaneState::of_share(What::of_class(class)));
+            assert_eq!(lane, part, "{class:?}");
+        }
+    }
 
     #[test]
     fn numbers_are_indices_of_the_registry() {

@@ -38,7 +38,7 @@ mod whole;
 pub use butterfly::{Butterfly, Direction, Node};
 pub use column::{COLUMNS, Column, Kind, columns_of, describe};
 pub use filter::{Filter, FilterError};
-pub use pivot::{Line, PivotLevel, PivotQuestion, Position};
+pub use pivot::{Line, Members, PivotLevel, PivotQuestion, Position};
 pub use print::Fit;
 pub use query::{Aggregate, Heading, Query, QueryError, Words};
 pub use ranking::{Ranked, Ranking};

@@ -12,6 +12,7 @@ use super::stored::{Codes, STRIDE, Selection, Stored, Value};
 use super::{Cell, NONE, Name};
 use crate::cancel::{Cancel, Wanted};
 use rayon::prelude::*;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use unhitch_model::{ThreadId, Window};
 
@@ -71,6 +72,22 @@ pub struct PivotQuestion<'q> {
     pub page: (usize, usize),
 }
 
+/// Whom the rows of a group are about, and when.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Members {
+    /// The threads, in the order of their ids, at most [`Members::MAX`] of them.
+    pub threads: Vec<ThreadId>,
+    /// True if there are more.
+    pub more: bool,
+    /// From the first row's start to the last one's end; none without rows.
+    pub window: Option<Window>,
+}
+
+impl Members {
+    /// Maximum threads.
+    pub const MAX: usize = 64;
+}
+
 /// The cells of each output column by group, and each column over all groups.
 type Aggregates = (Vec<Vec<Cell>>, Vec<Option<Cell>>);
 
@@ -93,6 +110,31 @@ impl Stored<'_> {
             ),
             None => self.singles(question.query, rows, page, cancel),
         }
+    }
+
+    /// The members of an opened group. *Why not sent with every group:* only the menu of one needs
+    /// them, and they take a pass over all rows.
+    pub fn members(&self, question: PivotQuestion<'_>, cancel: &Cancel) -> Wanted<Members> {
+        let mut rows = self.selected(question.selection, cancel)?;
+        for (column, key) in question.opened.iter().zip(question.path) {
+            rows = Some(self.inside(column, key, rows, cancel)?);
+        }
+        let rows = rows.unwrap_or_else(|| (0..self.len() as u32).collect());
+        let (mut threads, mut more, mut window) = (BTreeSet::new(), false, None::<Window>);
+        for part in rows.chunks(STRIDE) {
+            cancel.check()?;
+            for row in part.iter().filter_map(|&row| self.row(row)) {
+                if threads.len() < Members::MAX || threads.contains(&row.thread) {
+                    threads.insert(row.thread);
+                } else {
+                    more = true;
+                }
+                window = Some(window.map_or(Window::new(row.start, row.end), |window| {
+                    Window::new(window.start.min(row.start), window.end.max(row.end))
+                }));
+            }
+        }
+        Ok(Members { threads: threads.into_iter().collect(), more, window })
     }
 
     /// Those of `rows` (all for none) whose cell has that key.

@@ -15,7 +15,7 @@ const MIN_SHARE: u64 = 1000;
 /// Maximum depth of a wing, levels.
 const MAX_WING_DEPTH: usize = 64;
 
-fn kind(params: &Params) -> Result<StackKind, Error> {
+pub(super) fn kind(params: &Params) -> Result<StackKind, Error> {
     params.choice("of", &StackKind::ALL.map(|kind| (kind.word(), kind)))
 }
 

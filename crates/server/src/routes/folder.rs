@@ -64,6 +64,7 @@ fn entry(app: &Arc<App>, name: &str) -> Result<Value, Error> {
     let (_, stamp) = app.folder.find(name)?;
     let (loaded, known) = app.known(name, stamp);
     entry["loaded"] = json!(loaded);
+    entry["too_large"] = json!(known.is_empty() && stamp.bytes > background::MAX_BYTES);
     for (key, value) in known {
         entry[key] = value;
     }

@@ -1,11 +1,13 @@
 //! The routes, one file per subject. `docs/page-protocol.md` specifies their answers.
 
+mod diff;
 mod event;
 mod flame;
 mod fleet;
 mod folder;
 mod hot;
 mod lanes;
+mod members;
 mod search;
 mod series;
 mod slice;
@@ -63,6 +65,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/explain", asks(tables, stall::explain))
         .route("/tables", get(table::tables))
         .route("/table", asks(tables, table::table))
+        .route("/members", asks(tables, members::members))
         .route("/series", asks(tables, series::series))
         .route("/flame", asks(tables, flame::flame))
         .route("/butterfly", asks(tables, flame::butterfly))
@@ -74,6 +77,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/server", get(folder::server))
         .route("/api/traces", get(folder::list).post(folder::upload))
         .route("/api/traces/{trace}", axum::routing::patch(folder::change).delete(folder::delete))
+        .route("/api/diff", get(diff::diff))
+        .route("/api/diff/flame", get(diff::flame))
         .route("/api/fleet", get(fleet::fleet))
         .route("/api/tables", get(table::tables))
         .nest("/api/t/{trace}", trace)

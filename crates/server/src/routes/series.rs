@@ -1,14 +1,12 @@
 //! A table's measure over time, by its groups.
 
-use super::table::{cell, selection_of_rows};
+use super::table::{cell, name_of, selection_of_rows};
 use crate::Error;
 use crate::loaded::Loaded;
 use crate::params::{Params, wrong};
 use serde_json::{Value as JsonValue, json};
 use unhitch_analysis::Cancel;
-use unhitch_analysis::table::{
-    Column, Kind, Name, SeriesQuestion, TABLES, columns_of, is_over_time,
-};
+use unhitch_analysis::table::{Column, Kind, SeriesQuestion, columns_of, is_over_time};
 use unhitch_model::Window;
 
 /// Maximum groups that are told apart: more colours nobody tells apart.
@@ -20,9 +18,7 @@ pub(super) fn series(
     params: &Params,
     cancel: &Cancel,
 ) -> Result<JsonValue, Error> {
-    let names: Vec<(&str, Name)> = TABLES.iter().map(|table| (table.word, table.name)).collect();
-    params.text("table")?;
-    let name = params.choice("table", &names)?;
+    let name = name_of(params)?;
     let (selection, ignored) = selection_of_rows(loaded, params.selection(loaded)?, name);
     let filter = selection.filter(name)?;
     let column = |parameter: &'static str, word: &str| {

@@ -38,7 +38,7 @@ pub(super) async fn stalls(
     }
     if status.stage < Stage::Ready {
         return Ok(Json(
-            json!({ "ready": false, "progress": progress, "stalls": [], "nothing": null }),
+            json!({ "ready": false, "progress": progress, "stalls": [], "nothing": null, "advice": null }),
         )
         .into_response());
     }
@@ -66,9 +66,18 @@ fn list(loaded: &Loaded<'_>, params: &Params) -> Result<Value, Error> {
     let values: Vec<Value> = values.collect();
     let nothing = values.is_empty().then(|| match stalls.is_empty() {
         true => answer::nothing_found(loaded.analysis, &Query::default()),
-        false => "None of the stalls of this trace is in the selection.".to_owned(),
+        false => answer::Nothing {
+            why: "None of the stalls of this trace is in the selection.".to_owned(),
+            commands: String::new(),
+            record: "",
+        },
     });
-    Ok(json!({ "ready": true, "progress": 1.0, "stalls": values, "nothing": nothing }))
+    // The commands are left out: the page can do what they would.
+    let advice = nothing.as_ref().map(|nothing| nothing.record).filter(|record| !record.is_empty());
+    let nothing = nothing.as_ref().map(|nothing| nothing.why.as_str());
+    Ok(json!({
+        "ready": true, "progress": 1.0, "stalls": values, "nothing": nothing, "advice": advice,
+    }))
 }
 
 /// `GET stall/{id}`
@@ -96,7 +105,7 @@ pub(super) fn explain(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Resul
         .ok_or(Error::NotFound("time of this thread in that window"))
 }
 
-fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
+pub(super) fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
     let (analysis, finding, window) = (loaded.analysis, &stall.finding, stall.explanation.window);
     let who = |thread: ThreadId| loaded.who(thread, window.end);
     let (wakes, in_vain) = stall.figures(analysis);
@@ -114,7 +123,7 @@ fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
     let shares = partition.iter().map(|share| {
         json!({
             "what": share.what.name(), "label": label(share), "who": share.who.filter(|who| !who.is_idle()).map(who), "ns": share.ns,
-            "share": share.ns as f64 / window.duration_ns().max(1) as f64, "state": state_of(share.what) as u8,
+            "share": share.ns as f64 / window.duration_ns().max(1) as f64, "state": LaneState::of_share(share.what) as u8,
         })
     });
     json!({
@@ -137,22 +146,6 @@ fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
         "clauses": clauses(loaded, stall),
         "text": answer::text(analysis, std::slice::from_ref(stall), 1),
     })
-}
-
-/// The lane state whose colour a share of the time has.
-fn state_of(what: What) -> LaneState {
-    match what {
-        What::Ran => LaneState::Ran,
-        What::WaitedForCpu => LaneState::Runnable,
-        What::Lock => LaneState::Lock,
-        What::Io => LaneState::Io,
-        What::Timer => LaneState::Timer,
-        What::Memory => LaneState::Memory,
-        What::Ipc | What::Outside => LaneState::Ipc,
-        What::Stopped => LaneState::Stopped,
-        What::Unknown => LaneState::Unknown,
-        What::Idle => LaneState::Idle,
-    }
 }
 
 fn chain_link_value(

@@ -187,15 +187,20 @@ pub(super) async fn tables() -> Json<JsonValue> {
     Json(json!({ "tables": tables.collect::<Vec<_>>(), "presets": presets.collect::<Vec<_>>() }))
 }
 
+/// The table asked for.
+pub(super) fn name_of(params: &Params) -> Result<Name, Error> {
+    let names: Vec<(&str, Name)> = TABLES.iter().map(|table| (table.word, table.name)).collect();
+    params.text("table")?;
+    params.choice("table", &names)
+}
+
 /// `GET table`
 pub(super) fn table(
     loaded: &Loaded<'_>,
     params: &Params,
     cancel: &Cancel,
 ) -> Result<JsonValue, Error> {
-    let names: Vec<(&str, Name)> = TABLES.iter().map(|table| (table.word, table.name)).collect();
-    params.text("table")?;
-    let name = params.choice("table", &names)?;
+    let name = name_of(params)?;
     let (selection, ignored) = selection_of_rows(loaded, params.selection(loaded)?, name);
     let (by, path) = (params.get("by"), path(params)?);
     let query = |by: Option<&str>, show, sort| {
@@ -329,7 +334,7 @@ pub(super) fn cell(loaded: &Loaded<'_>, value: &Value, kind: Kind) -> JsonValue 
 }
 
 /// The keys of the opened groups.
-fn path(params: &Params) -> Result<Vec<String>, Error> {
+pub(super) fn path(params: &Params) -> Result<Vec<String>, Error> {
     let Some(text) = params.get("path") else { return Ok(Vec::new()) };
     let keys: Option<Vec<String>> = serde_json::from_str(text).ok();
     let is_key = |key: &String| key == "-" || key.starts_with(['n', 't', 's']);

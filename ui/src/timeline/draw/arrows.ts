@@ -53,6 +53,21 @@ const DENSE_COUNT = 12;
 const DENSE_MERGE_PX = 25;
 const LABEL_HEIGHT_PX = 14;
 const LABEL_GAP_PX = 6;
+/** The pointer may miss an arrow by this much. */
+const SLACK_PX = 4;
+
+/** The arrow nearest to a point of the plot, within the arrows' reach. */
+export function nearestArrow(arrows: readonly Arrow[], x: number, y: number): Arrow | null {
+  const distance = ({ fromX, x: toX }: Arrow) => Math.max(fromX - x, x - toX, 0);
+  const near = arrows.filter(
+    (arrow) =>
+      distance(arrow) <= SLACK_PX &&
+      y >= Math.min(arrow.fromY, arrow.toY) &&
+      y <= Math.max(arrow.fromY, arrow.toY),
+  );
+  return near.sort((a, b) => distance(a) - distance(b))[0] ?? null;
+}
+
 /** Minimum distance between labels of arrows between the same lanes. */
 const MIN_LABEL_DISTANCE_PX = 140;
 

@@ -18,7 +18,7 @@ import {
 import { firstEndingAfter } from "../data/sorted";
 
 /** How much of what is outside the selected range is covered. */
-const OUTSIDE_DIM = 0.6;
+export const OUTSIDE_DIM = 0.6;
 /** Height of the grips on the edges of the selected range. */
 const GRIP_PX = 14;
 
@@ -80,8 +80,9 @@ function highlight(
   if (row.kind !== "lane") return;
   const { thread } = pointing.hovered;
   if (row.lane.kind === "thread" && thread === row.lane.number) {
+    // Its name alone: what the lane shows keeps the colours of the legend.
     ctx.fillStyle = theme.select;
-    ctx.fillRect(0, top, g.width, row.height - 1);
+    ctx.fillRect(0, top, g.labels, row.height - 1);
   }
   const view = scene.views.get(row.lane.id);
   // On CPU lanes, where the hovered (or selected) thread ran.

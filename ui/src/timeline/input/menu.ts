@@ -1,15 +1,21 @@
 /** The menus of the timeline: of a slice, a lane's name, a process, an arrow of the wait chain. */
-import { processItems, threadItems } from "../../actions";
+import { explainThread, flameOf, processItems, tableOf, threadItems } from "../../actions";
+import { threadName } from "../../api/data";
+import { quoted } from "../../api/params";
 import type { StallAnswer } from "../../api/types";
 import { copy } from "../../copy";
 import { RAN } from "../../draw/states";
 import { navigateTo } from "../../navigate";
 import { type MenuItem, openMenu } from "../../parts/MenuHost";
+import { butterfly } from "../../stacks/StackFrames";
 import * as store from "../../state/store";
-import { type Range, range, threadIx } from "../../units";
+import { innermost } from "../../table/cells";
+import { type Range, range, threadIx, timeText } from "../../units";
 import { NONE } from "../data/decode";
 import type { HeaderRow, LaneRow, Row } from "../data/layout";
 import * as model from "../data/model";
+import { laneNumber, type Slice } from "../data/protocol";
+import { nearestArrow } from "../draw/arrows";
 import { chainArrows } from "../draw/chain";
 import { lookAt, walk } from "./actions";
 import type { Hit } from "./hit";
@@ -25,25 +31,20 @@ export interface MenuTarget {
   readonly arrow: ChainArrow | null;
 }
 
-/** The pointer may miss an arrow by this much. */
-const ARROW_SLACK_PX = 4;
-
 /** The arrow of the wait chain at a point of the canvas. */
 export function arrowAt(x: number, y: number): ChainArrow | null {
   const scene = model.scene.peek();
   const { arrows, sources } = chainArrows(scene, () => 0);
   const { labels } = scene.geometry;
-  const found = arrows.find(
-    (arrow) =>
-      x >= labels + arrow.fromX - ARROW_SLACK_PX &&
-      x <= labels + arrow.x + ARROW_SLACK_PX &&
-      y >= Math.min(arrow.fromY, arrow.toY) &&
-      y <= Math.max(arrow.fromY, arrow.toY),
-  );
+  const found = nearestArrow(arrows, x - labels, y);
   return found ? (sources[found.first] ?? null) : null;
 }
 
+/** Where the last menu opened, for one that follows it. */
+let lastPlace = { x: 0, y: 0 };
+
 export function openTimelineMenu(target: MenuTarget, place: { x: number; y: number }): void {
+  lastPlace = place;
   const { row, arrow } = target;
   const items = [
     ...(arrow ? arrowItems(arrow) : []),
@@ -68,9 +69,22 @@ function arrowItems(arrow: ChainArrow): MenuItem[] {
       to: null,
       event: arrow.waking === null ? null : { waking: arrow.waking },
     });
+  const woken = threadIx(laneNumber(arrow.to_lane));
+  const { from } = store.extent.peek();
+  const [by, of] = [arrow.from_lane, arrow.to_lane].map((lane) => threadName(laneNumber(lane)));
+  const text = `${timeText(arrow.at, 1000)}: ${by} woke ${of} (${arrow.label})`;
   return [
     { title: "Show the wake-up and its waker", run: show(arrow.from_lane) },
     { title: "Show the woken thread", run: show(arrow.to_lane) },
+    {
+      title: "Explain the wait that it ended",
+      run: () => explainThread(woken, range(Math.max(from, arrow.at - arrow.waited_ns), arrow.at)),
+    },
+    {
+      title: "Flame graph of what woke it",
+      run: () => flameOf("wake", { threads: [woken], process: null }),
+    },
+    { title: "Copy the wake-up", run: () => void copy(text, "the wake-up") },
   ];
 }
 
@@ -130,8 +144,45 @@ function sliceItems(row: LaneRow, hit: Hit, at: number): MenuItem[] {
       run: () =>
         void lookAt(row.lane.id, inside, 0, false).then((slice) => (slice ? walk(-1) : null)),
     },
+    {
+      title: "Functions of this wait …",
+      run: () => void lookAt(row.lane.id, inside, 0, false).then((slice) => sliceFunctions(slice)),
+    },
   ];
 }
+
+/** A menu of the functions in which a thread waited, and from which it was woken. */
+function sliceFunctions(slice: Slice | null): void {
+  if (slice === null) return;
+  const stacks = [slice.wait_stack, slice.wake?.stack ?? null, slice.samples?.top ?? null];
+  const items = stacks.flatMap((stack) => {
+    const name = stack === null ? null : innermost(stack);
+    if (stack === null || name === null) return [];
+    const role = { wait: "waited in", wake: "woken from", sample: "ran in" }[stack.kind];
+    return [
+      {
+        title: `Callers and callees of ${name}`,
+        hint: role,
+        run: () => butterfly(name, stack.kind),
+      },
+      ...(stack.kind === "sample"
+        ? []
+        : [
+            {
+              title: `Waits without ${name}, as a table`,
+              hint: role,
+              run: () => tableOf("waits", {}, without(stack.kind, name)),
+            },
+          ]),
+    ];
+  });
+  if (items.length === 0) store.notify("No stack was recorded for this.");
+  else openMenu("Functions of this wait", items, lastPlace);
+}
+
+/** The filter that leaves a function's waits out. */
+const without = (kind: "wait" | "wake" | "sample", name: string): string =>
+  `not ${kind} stack ~ ${quoted(name)}`;
 
 function headerItems(row: HeaderRow): MenuItem[] {
   const toggle = {
@@ -142,7 +193,11 @@ function headerItems(row: HeaderRow): MenuItem[] {
   const { process, command_line } = row.process;
   return [
     toggle,
-    ...processItems(process, store.selection.peek().range),
+    ...processItems(
+      process,
+      row.process.threads.map((thread) => thread.thread),
+      store.selection.peek().range ?? store.extent.peek(),
+    ),
     ...timeItems(),
     {
       title: "Copy the command line",

@@ -1,0 +1,193 @@
+/** Headings, colours of the selection, legend, caveats, and names that are cut without need. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { STATES } from "../../src/draw/states";
+import { lanePoint, STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
+
+describe.skipIf(skipReason("looks") !== null)("looks", () => {
+  let bed: TestBed;
+  let page: Page;
+
+  beforeAll(async () => {
+    bed = await TestBed.start(async (folder) => {
+      await writeGolden(folder);
+      TestBed.copy(STARVE)(folder);
+      writeFileSync(join(folder, "cut.data"), "PERFILE2");
+    });
+  });
+  afterAll(() => bed?.stop());
+  beforeEach(async () => {
+    page = await bed.page();
+  });
+  afterEach(async ({ task }) => {
+    await bed.screenshot(page, `looks ${task.name}`);
+    await page.context().close();
+    bed.expectNoComplaints();
+  });
+
+  const go = (query: string) => page.goto(new URL(`/?${query}`, bed.address).href);
+  const starve = async () => {
+    await go("trace=starve.hitch");
+    await page.waitForSelector("[data-answer='1']");
+    await settled(page);
+  };
+
+  test("each view has one h1, also while it loads and when it failed", async () => {
+    const one = async (what: string, heading: RegExp) => {
+      const found = await page.locator("h1").allInnerTexts();
+      expect({ what, found: found.map((text) => heading.test(text)) }).toEqual({
+        what,
+        found: [true],
+      });
+    };
+    await settled(page);
+    await one("the folder", /^Traces/);
+    let answer = () => {};
+    const held = new Promise<void>((done) => (answer = done));
+    await page.route("**/api/t/starve.hitch/status", async (route) => {
+      await held;
+      await route.continue();
+    });
+    await go("trace=starve.hitch");
+    await page.locator(".loading").waitFor();
+    await one("loading", /^Opening … 0 %/);
+    answer();
+    await page.waitForSelector("[data-answer='1']");
+    await settled(page);
+    await one("answers", /HANG/);
+    for (const [key, heading] of [
+      ["Digit2", /Tables/],
+      ["Digit3", /Stacks/],
+    ] as const) {
+      await page.keyboard.press(key);
+      await settled(page);
+      await one(key, heading);
+    }
+    await page.getByRole("button", { name: "Timeline", exact: true }).click();
+    await one("the timeline alone", /Timeline/);
+    await go("trace=cut.data");
+    await page.locator(".error-box").waitFor();
+    await one("a damaged trace", /^cut\.data cannot be/);
+    await go("trace=none.hitch");
+    await page.locator(".error-box").waitFor();
+    await one("a trace that is not there", /^none\.hitch cannot be/);
+    bed.allow(/status of (404|422)/);
+  });
+
+  test("the overview dims what is outside the selection and leaves the inside alone", async () => {
+    await starve();
+    const rects = page.locator("#overview-picture rect");
+    const fills = await rects.evaluateAll((all) => all.map((rect) => rect.getAttribute("fill")));
+    expect(fills).not.toContain("var(--select)");
+    const [left, right] = await page
+      .locator(".overview-outside rect")
+      .evaluateAll((all) => all.slice(0, 2).map((rect) => rect.getBoundingClientRect().toJSON()));
+    const stall = await page.locator("[data-stall='1'] rect").first().boundingBox();
+    if (!stall) throw new Error("no stall");
+    // They end where the open stall, which is selected, begins and ends.
+    expect(Math.abs((left as DOMRect).right - stall.x)).toBeLessThan(2);
+    expect(Math.abs((right as DOMRect).left - (stall.x + stall.width))).toBeLessThan(2);
+  });
+
+  test("a hovered lane keeps its colours", async () => {
+    await starve();
+    await page.keyboard.press("Escape");
+    const { x, y } = await lanePoint(page, ".tl-tree [data-in^=p][data-lane^=t]", 0.5);
+    await page.mouse.move(x, y);
+    const alpha = (at: number) =>
+      page.locator(".tl-over").evaluate(
+        (canvas, point) => {
+          const box = canvas.getBoundingClientRect();
+          const scale = (canvas as HTMLCanvasElement).width / box.width;
+          return (canvas as HTMLCanvasElement)
+            .getContext("2d")
+            ?.getImageData((point.x - box.x) * scale, (point.y - box.y) * scale, 1, 1).data[3];
+        },
+        { x: at, y },
+      );
+    const box = await page.locator(".tl-over").boundingBox();
+    // Its name is tinted, what it shows is not.
+    await expect.poll(() => alpha((box?.x ?? 0) + 6)).toBeGreaterThan(0);
+    expect(await alpha(x + 40)).toBe(0);
+    expect(await alpha(x - 40)).toBe(0);
+    // About the test's own reading of the picture.
+    bed.allow(/willReadFrequently/);
+  });
+
+  test("the legend has every state, and folds away", async () => {
+    await starve();
+    const legend = page.locator(".tl-legend dl");
+    expect(await legend.count()).toBe(0);
+    await page.getByRole("button", { name: "Legend" }).click();
+    const text = await legend.innerText();
+    for (const { name, description } of STATES) {
+      expect(text).toContain(name);
+      expect(text).toContain(description);
+    }
+    await page.getByRole("button", { name: "Legend" }).click();
+    await legend.waitFor({ state: "detached" });
+    await page.keyboard.press("KeyL");
+    await legend.waitFor();
+  });
+
+  test("caveats stand once, behind one mark", async () => {
+    const caveats = ["the clock jumped", "three stacks are cut"];
+    await page.route("**/api/t/starve.hitch/summary", async (route) => {
+      const response = await route.fetch();
+      const summary = (await response.json()) as object;
+      await route.fulfill({ response, json: { ...summary, warnings: caveats, lost: 0 } });
+    });
+    await starve();
+    const marks = page.getByText("2 caveats");
+    expect(await marks.count()).toBe(1);
+    expect(await page.getByText(caveats[0] ?? "").isVisible()).toBe(false);
+    await marks.click();
+    for (const caveat of caveats) {
+      expect(await page.getByText(caveat).count()).toBe(1);
+      expect(await page.getByText(caveat).isVisible()).toBe(true);
+    }
+  });
+
+  test("at 4K no name is cut beside empty space", async () => {
+    await page.setViewportSize({ width: 3840, height: 2160 });
+    /** Texts that are cut although the row that they are in has room left. */
+    const cut = () =>
+      page.evaluate(() =>
+        [...document.querySelectorAll<HTMLElement>("body :not(.sr-only)")]
+          .filter(
+            (element) =>
+              getComputedStyle(element).textOverflow === "ellipsis" &&
+              element.scrollWidth > element.clientWidth &&
+              element.clientWidth > 0,
+          )
+          .filter((element) => {
+            const missing = element.scrollWidth - element.clientWidth;
+            const parent = element.parentElement;
+            if (!parent) return false;
+            const used = [...parent.children].reduce(
+              (sum, child) => sum + child.getBoundingClientRect().width,
+              0,
+            );
+            const rowOf = element.closest("tr, li, .grid, .page-main, .header");
+            const room = (rowOf?.getBoundingClientRect().width ?? 0) - used;
+            return room >= missing;
+          })
+          .map((element) => `${element.className}: ${element.textContent?.slice(0, 60)}`),
+      );
+    for (const name of ["move-my-mouse.hitch", "starve.hitch"]) {
+      await go(`trace=${name}`);
+      await page.waitForSelector("[data-answer='1']");
+      await settled(page);
+      expect({ name, cut: await cut() }).toEqual({ name, cut: [] });
+      await page.keyboard.press("Digit2");
+      await settled(page);
+      expect({ name, cut: await cut() }).toEqual({ name, cut: [] });
+    }
+    await go("");
+    await page.waitForSelector("[data-trace]");
+    await settled(page);
+    expect(await cut()).toEqual([]);
+  });
+});

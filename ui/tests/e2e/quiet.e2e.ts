@@ -1,0 +1,75 @@
+/** Recordings without a stall: the page says why, and leads on without a command line. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { quiet, samplesOnly } from "../fixtures/quiet";
+import { settled, skipReason, TestBed } from "./harness";
+
+/** What the page can do itself. */
+const COMMANDS = /unhitch (why|table|hot|waits)|--victim|--from/;
+
+describe.skipIf(skipReason("quiet") !== null)("without a stall", () => {
+  let bed: TestBed;
+
+  beforeAll(async () => {
+    bed = await TestBed.start((folder) => {
+      writeFileSync(join(folder, "quiet.txt"), quiet());
+      writeFileSync(join(folder, "samples.txt"), samplesOnly());
+      // Names that traces are saved with, and no traces inside.
+      for (const name of ["cut.perfetto-trace", "cut.pftrace", "trace.dat"])
+        writeFileSync(join(folder, name), "Dear Sir or Madam");
+    });
+  });
+  afterAll(() => bed?.stop());
+  afterEach(() => bed.expectNoComplaints());
+
+  test("the page leads on: click a thread, drag over a time, press E", async ({ task }) => {
+    const page = await bed.page("trace=quiet.txt");
+    await page.getByRole("heading", { name: "No stall was found" }).waitFor();
+    await settled(page);
+    const text = await page.locator(".answers").innerText();
+    expect(text).toMatch(/No stall found in 1\.95\d s on 1 CPU/);
+    expect(text).not.toMatch(COMMANDS);
+    const steps = await page.locator(".answers-text li").allInnerTexts();
+    expect(steps.map((step) => step.split(/[ .]/)[0])).toEqual(["Click", "Drag", "Press"]);
+    // They do as they say.
+    const plot = await page.locator(".tl-over").boundingBox();
+    if (!plot) throw new Error("no timeline");
+    const lane = page.locator(".tl-tree [data-lane='t1'], .tl-tree [data-lane^='t']").first();
+    const address = new URL(page.url());
+    address.searchParams.set("thread", ((await lane.getAttribute("data-lane")) ?? "").slice(1));
+    await page.goto(address.href);
+    await settled(page);
+    await page.mouse.move(plot.x + plot.width * 0.4, plot.y + 60);
+    await page.mouse.down();
+    await page.mouse.move(plot.x + plot.width * 0.7, plot.y + 60, { steps: 4 });
+    await page.mouse.up();
+    await page.keyboard.press("KeyE");
+    await page.locator(".answer h1").waitFor();
+    await settled(page);
+    expect(await page.locator(".parts .sum").innerText()).toContain("the whole time range");
+    await bed.screenshot(page, task.name);
+  });
+
+  test("samples alone: what is missing, how to record it, no command for what is here", async ({
+    task,
+  }) => {
+    const page = await bed.page("trace=samples.txt");
+    await page.getByRole("heading", { name: "No answer" }).waitFor();
+    await settled(page);
+    const text = await page.locator(".answers").innerText();
+    expect(text).toMatch(/no context switches/);
+    expect(text).toMatch(/Record with/);
+    expect(text).not.toMatch(COMMANDS);
+    await bed.screenshot(page, task.name);
+  });
+
+  test("files that are called like another tool's traces are listed with what is wrong", async () => {
+    const page = await bed.page();
+    await settled(page);
+    for (const name of ["cut.perfetto-trace", "cut.pftrace", "trace.dat"])
+      expect(await page.locator(`[data-trace='${name}'] .trace-error`).innerText()).toMatch(
+        /this is no trace/,
+      );
+  });
+});

@@ -1,0 +1,177 @@
+/** axe over what lies above or instead of the views: dialogs, menus, lists, errors, empty states. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { axeFindings } from "./axe";
+import { lanePoint, STARVE, settled, skipReason, TestBed } from "./harness";
+
+interface Surface {
+  readonly name: string;
+  /** The address, without the trace. */
+  readonly query: string;
+  readonly show: (page: Page) => Promise<unknown>;
+}
+
+const STARVED = "trace=starve.hitch";
+
+const SURFACES: readonly Surface[] = [
+  {
+    name: "several threads compared",
+    query: `${STARVED}&thread=3,4,5&range=1000000000-2000000000`,
+    show: (page) => page.waitForSelector("[data-compare]"),
+  },
+  {
+    name: "the palette",
+    query: STARVED,
+    show: async (page) => {
+      await page.keyboard.press("Control+Shift+KeyP");
+      await page.keyboard.type("time");
+      await page.waitForSelector("dialog");
+    },
+  },
+  {
+    name: "search",
+    query: STARVED,
+    show: async (page) => {
+      await page.keyboard.press("Slash");
+      await page.keyboard.type("lock");
+      await page.waitForSelector(".hit");
+    },
+  },
+  {
+    name: "the legend",
+    query: STARVED,
+    show: async (page) => {
+      await page.getByRole("button", { name: "Legend" }).click();
+      await page.waitForSelector(".tl-legend dl");
+    },
+  },
+  {
+    name: "a wrong filter",
+    query: `${STARVED}&view=tables&where=${encodeURIComponent("waited > > 5")}`,
+    show: (page) => page.waitForSelector(".tables [role=alert], .tables .bad"),
+  },
+  {
+    name: "the notes",
+    query: STARVED,
+    show: async (page) => {
+      await page.getByRole("button", { name: /^Notes/ }).click();
+      await page.waitForSelector("dialog");
+    },
+  },
+  {
+    name: "the menu of a lane",
+    query: STARVED,
+    show: async (page) => {
+      const { x, y } = await lanePoint(page, ".tl-tree [data-in^=p][data-lane^=t]", 0.5);
+      await page.mouse.click(x, y, { button: "right" });
+      await page.getByRole("menu").waitFor();
+    },
+  },
+  {
+    name: "the menu of a column",
+    query: `${STARVED}&view=tables`,
+    show: async (page) => {
+      await page.locator(".head").first().click({ button: "right" });
+      await page.getByRole("menu").waitFor();
+    },
+  },
+  {
+    name: "an open crowd of the partition, or its rows",
+    query: STARVED,
+    show: (page) => page.locator(".parts tr").first().waitFor(),
+  },
+  {
+    name: "a damaged trace",
+    query: "trace=cut.data",
+    show: (page) => page.locator(".error-box").waitFor(),
+  },
+  {
+    name: "a trace that is not there",
+    query: "trace=none.hitch",
+    show: (page) => page.locator(".error-box").waitFor(),
+  },
+  {
+    name: "the dialog to delete a trace",
+    query: "",
+    show: async (page) => {
+      await page.getByRole("button", { name: "More for starve.hitch" }).click();
+      await page.getByRole("menuitem", { name: "Delete …" }).click();
+      await page.waitForSelector("dialog");
+    },
+  },
+  {
+    name: "a selected row of the folder",
+    query: "",
+    show: (page) => page.getByRole("checkbox", { name: "Select starve.hitch" }).check(),
+  },
+];
+
+for (const theme of ["dark", "light"] as const)
+  describe.skipIf(skipReason(`surfaces, ${theme}`) !== null)(`surfaces, ${theme}`, () => {
+    let bed: TestBed;
+    let page: Page;
+
+    beforeAll(async () => {
+      bed = await TestBed.start((folder) => {
+        TestBed.copy(STARVE)(folder);
+        writeFileSync(join(folder, "cut.data"), "PERFILE2");
+      });
+    });
+    afterAll(() => bed?.stop());
+    beforeEach(async () => {
+      page = await bed.page("", { colorScheme: theme });
+    });
+    afterEach(async ({ task }) => {
+      await bed.screenshot(page, `surfaces ${theme} ${task.name}`);
+      await page.context().close();
+      // A damaged or missing trace and a wrong filter are refused, which the browser reports.
+      bed.allow(/status of (400|404|422)/);
+      bed.expectNoComplaints();
+    });
+
+    for (const { name, query, show } of SURFACES)
+      test(name, async () => {
+        await page.goto(new URL(`/?${query}`, bed.address).href);
+        if (query.startsWith(STARVED)) {
+          await page.waitForSelector(".answers, .tables");
+          await settled(page);
+        }
+        await show(page);
+        expect(await page.evaluate(() => document.documentElement.dataset.theme ?? "")).toBe(theme);
+        expect(await axeFindings(page)).toEqual([]);
+      });
+
+    test("loading", async () => {
+      let answer = () => {};
+      const held = new Promise<void>((done) => (answer = done));
+      await page.route("**/status", async (route) => {
+        await held;
+        await route.continue();
+      });
+      await page.goto(new URL(`/?${STARVED}`, bed.address).href);
+      await page.locator(".loading").waitFor();
+      expect(await axeFindings(page)).toEqual([]);
+      answer();
+    });
+  });
+
+describe.skipIf(skipReason("an empty folder") !== null)("an empty folder", () => {
+  let bed: TestBed;
+
+  beforeAll(async () => {
+    bed = await TestBed.start((folder) => mkdirSync(join(folder, "symbols")));
+  });
+  afterAll(() => bed?.stop());
+
+  test("axe finds nothing, dark and light", async () => {
+    for (const colorScheme of ["dark", "light"] as const) {
+      const page = await bed.page("", { colorScheme });
+      await page.getByText("No traces yet.").waitFor();
+      expect({ colorScheme, found: await axeFindings(page) }).toEqual({ colorScheme, found: [] });
+      await page.context().close();
+    }
+    bed.expectNoComplaints();
+  });
+});
