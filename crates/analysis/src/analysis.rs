@@ -97,6 +97,18 @@ impl<'t> Analysis<'t> {
         bounds.and_then(|(from, to)| all.get(*from as usize..*to as usize)).unwrap_or(&[])
     }
 
+    /// The futex at which a wake-up, by its index, found the thread that it woke, if the recorder
+    /// noted that. *Why only of one process:* elsewhere the address means something else.
+    pub(crate) fn woken_futex(&self, wake: usize) -> Option<u64> {
+        let (wakings, threads) = (&self.trace.wakings, &self.trace.threads);
+        let (wakee, waker) = (wakings.wakee[wake], wakings.waker[wake]);
+        let key = (wakee, wakings.time[wake]);
+        let kept = &self.trace.kept_wakes;
+        let at = kept.binary_search_by_key(&key, |kept| (kept.wakee, kept.time)).ok()?;
+        let of_process = threads.get(wakee).process == threads.get(waker).process;
+        of_process.then_some(kept[at].futex_avma)
+    }
+
     /// How long processes ran.
     pub(crate) fn process_times(&self) -> &ProcessTimes {
         self.process_times.get_or_init(|| ProcessTimes::new(self.trace))

@@ -280,10 +280,8 @@ fn waits_on(
         thread: threads[0],
         time: Time::from_nanos(100_000_000),
         syscall: Some(syscall),
-        arguments: [0; 2],
-        kernel_lock_avma: None,
-        owner: None,
         descriptor: Some(Box::new(on)),
+        ..KeptWait::default()
     }];
     let holder = |&(who, reads, writes): &(usize, bool, bool)| {
         let inode = on.peer_inode.unwrap_or(on.inode);

@@ -184,9 +184,8 @@ fn asks(last: impl Fn(&mut Scene, ThreadId)) -> (Trace, [ThreadId; 2]) {
         time: Time::from_nanos(800_030_000),
         syscall: Some(45),
         arguments: [3, 0],
-        kernel_lock_avma: None,
-        owner: None,
         descriptor: Some(Box::new(on)),
+        ..KeptWait::default()
     });
     (trace, [client, server])
 }

@@ -8,7 +8,9 @@ use scene::{Desktop, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Rules, answer};
 use unhitch_analysis::{Query, Stall};
-use unhitch_model::{ContentionKind, StackId, TaskState, ThreadId, Trace, WakeFlags};
+use unhitch_model::{
+    ContentionKind, Contentions, KeptWake, StackId, TaskState, ThreadId, Trace, WakeFlags,
+};
 
 const MS: u64 = 1_000;
 const IDLE: ThreadId = ThreadId::IDLE;
@@ -35,7 +37,7 @@ const THIRD: u64 = 0xffff_8880_0000_7777;
 fn server_that_waited(code: &[&str], lock_avma: Option<u64>) -> (Trace, [ThreadId; 2]) {
     let mut desktop = Desktop::new();
     let scene = &mut desktop.scene;
-    let (server, writer) = (scene.thread(300, 300, "server"), scene.thread(400, 400, "writer"));
+    let (server, writer) = (scene.thread(100, 300, "server"), scene.thread(100, 400, "writer"));
     let (wait, own_wait) = (scene.stack(&WRITE), scene.stack(code));
     let release = scene.stack(&[
         "main",
@@ -77,7 +79,11 @@ fn server_that_waited(code: &[&str], lock_avma: Option<u64>) -> (Trace, [ThreadI
 /// For how many milliseconds each of the two held the lock.
 fn held_ms(code: &[&str], lock_avma: Option<u64>) -> [u64; 2] {
     let (trace, holders) = server_that_waited(code, lock_avma);
-    let analysis = Analysis::new(&trace, &Rules::default());
+    held_ms_in(&trace, holders)
+}
+
+fn held_ms_in(trace: &Trace, holders: [ThreadId; 2]) -> [u64; 2] {
+    let analysis = Analysis::new(trace, &Rules::default());
     let stall = unhitch_analysis::diagnose(&analysis, &Query::default())
         .into_iter()
         .next()
@@ -101,6 +107,26 @@ fn a_locks_address_tells_whether_two_waits_are_for_it() {
     );
     assert_eq!(held_ms(&READ, None), [489, 10], "other code");
     assert_eq!(held_ms(&READ, Some(FIRST)), [290, 209], "other code, but the same lock");
+}
+
+/// Neither wait was kept with its system call, but both wake-ups say where they woke.
+#[test]
+fn regression_the_futex_of_the_wakers_tells_whether_two_waits_are_for_one_lock() {
+    let held = |second_avma: u64| {
+        let (mut trace, [server, writer]) = server_that_waited(&WRITE, None);
+        trace.contentions = Contentions::default();
+        let wakings = &trace.wakings;
+        let woken = |waker: ThreadId| {
+            let at = wakings.waker.iter().position(|by| *by == waker).expect("its wake-up");
+            (wakings.wakee[at], wakings.time[at])
+        };
+        let kept = |(wakee, time), futex_avma| KeptWake { wakee, time, futex_avma };
+        trace.kept_wakes = vec![kept(woken(server), 0x1000), kept(woken(writer), second_avma)];
+        trace.kept_wakes.sort_by_key(|wake| (wake.wakee, wake.time));
+        held_ms_in(&trace, [server, writer])
+    };
+    assert_eq!(held(0x1000), [290, 209]);
+    assert_eq!(held(0x2000), [489, 10], "equal code, but another lock");
 }
 
 #[test]

@@ -73,9 +73,12 @@ impl StackId {
     /// The empty stack.
     pub const EMPTY: Self = Self(0);
 
+    /// An empty stack, too: it was not taken, because that was over the recorder's budget.
+    pub const OVER_BUDGET: Self = Self(u32::MAX);
+
     /// True if no stack was recorded.
     pub const fn is_empty(self) -> bool {
-        self.0 == 0
+        self.0 == Self::EMPTY.0 || self.0 == Self::OVER_BUDGET.0
     }
 }
 

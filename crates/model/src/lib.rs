@@ -85,7 +85,7 @@ pub use strings::Strings;
 pub use symbols::{Symbol, Symbols};
 pub use tasks::{Policy, Process, Thread, Threads};
 pub use time::{Time, Window};
-pub use trace::{CpuSpan, EarlierWait, FutexWait, KeptWait, Loss, Recorded, Trace};
+pub use trace::{CpuSpan, EarlierWait, FutexWait, KeptWait, KeptWake, Loss, Recorded, Trace};
 pub use value::{Value, guid_text};
 pub use visible::{is_control, visible, visible_json, visible_lines, visible_path};
 pub use warnings::Warnings;

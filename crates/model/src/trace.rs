@@ -44,7 +44,7 @@ pub struct FutexWait {
 }
 
 /// What the recorder noted of a wait when it began, and kept because it was long.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct KeptWait {
     /// The waiting thread.
     pub thread: ThreadId,
@@ -58,8 +58,23 @@ pub struct KeptWait {
     pub kernel_lock_avma: Option<u64>,
     /// The thread that held the lock at that moment, where the lock's own memory says so.
     pub owner: Option<ThreadId>,
+    /// `owner` held it when the thread was back: at `time`, nobody did, or nobody is known.
+    pub is_owner_at_return: bool,
+    /// It has no stack of its own, because that was over the recorder's budget.
+    pub is_over_budget: bool,
     /// The file, pipe or socket that it waited for.
     pub descriptor: Option<Box<Descriptor>>,
+}
+
+/// A wake-up by `futex(2)`, of which the recorder noted the address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeptWake {
+    /// The woken thread.
+    pub wakee: ThreadId,
+    /// When it was woken.
+    pub time: Time,
+    /// The address of the futex in the waker's process, avma.
+    pub futex_avma: u64,
 }
 
 /// A wait that began before the trace's [common window](Trace::common_window), so that there is no
@@ -139,6 +154,8 @@ pub struct Trace {
     pub futex_waits: Vec<FutexWait>,
     /// Waits with their system calls and locks, by thread and time.
     pub kept_waits: Vec<KeptWait>,
+    /// Wake-ups with their futexes, by woken thread and time.
+    pub kept_wakes: Vec<KeptWake>,
     /// Waits that began before the common window, at most one of each thread, by thread.
     pub earlier_waits: Vec<EarlierWait>,
     /// Who had the pipes and sockets of `kept_waits` open at the save, by inode.
@@ -182,6 +199,7 @@ impl Default for Trace {
             events: ProviderEvents::default(),
             futex_waits: Vec::new(),
             kept_waits: Vec::new(),
+            kept_wakes: Vec::new(),
             earlier_waits: Vec::new(),
             holders: Vec::new(),
             has_all_holders: false,

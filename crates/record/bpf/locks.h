@@ -6,8 +6,14 @@
 
 #define SYS_FUTEX 202
 #define FUTEX_WAIT 0
+#define FUTEX_WAKE 1
+#define FUTEX_REQUEUE 3
+#define FUTEX_CMP_REQUEUE 4
 #define FUTEX_LOCK_PI 6
+#define FUTEX_UNLOCK_PI 7
 #define FUTEX_WAIT_BITSET 9
+#define FUTEX_WAKE_BITSET 10
+#define FUTEX_CMP_REQUEUE_PI 12
 #define FUTEX_LOCK_PI2 13
 #define FUTEX_COMMAND_MASK 0x7f
 #define FUTEX_TID_MASK 0x3fffffff
@@ -64,4 +70,16 @@ static __always_inline bool is_lock_wait(struct task_struct *task)
 	u32 command = regs->si & FUTEX_COMMAND_MASK;
 	return regs->orig_ax == SYS_FUTEX && in_syscall(regs) &&
 	       (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2 || (u32)regs->dx == CONTENDED);
+}
+
+// The futex at which a thread that is in the system call of `regs` wakes others; 0 if there is none,
+// or if it may be one of two (FUTEX_WAKE_OP).
+static __always_inline u64 woken_futex(struct pt_regs *regs)
+{
+	if (regs->orig_ax != SYS_FUTEX || !in_syscall(regs))
+		return 0;
+	u32 command = regs->si & FUTEX_COMMAND_MASK;
+	u32 wakes = 1 << FUTEX_WAKE | 1 << FUTEX_REQUEUE | 1 << FUTEX_CMP_REQUEUE |
+		    1 << FUTEX_UNLOCK_PI | 1 << FUTEX_WAKE_BITSET | 1 << FUTEX_CMP_REQUEUE_PI;
+	return command < 32 && wakes >> command & 1 ? regs->di : 0;
 }

@@ -210,6 +210,7 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 			slot->blocked_ns += blocked;
 			u32 known = find_place(slot->waits, slot->place);
 			ring->pending_due = is_due(slot->blocked_ns, known, now);
+			ring->pending_known = known;
 			ring->pending_blocked_ns = blocked;
 			if (ring->pending_due ||
 			    (blocked >= min_wait_ns &&
@@ -219,6 +220,7 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 		} else if (slot->queued_ns && now - slot->queued_ns >= LONG_WAITS * min_wait_ns) {
 			// Where it was when it lost its CPU for long: perhaps it holds a lock there.
 			ring->pending_due = now - slot->queued_ns >= wanted_wait_ns(now);
+			ring->pending_known = 0;
 			ring->pending_blocked_ns = 0;
 			ring->pending_ns = slot->queued_ns;
 		}
@@ -259,10 +261,9 @@ static __always_inline int came_on(void *ctx, struct task_struct *task, bool is_
 	ring->pending_ns = 0;
 	struct task_slot *slot = slot_of(task->pid);
 	u64 now = bpf_ktime_get_ns();
-	u32 kernel_stack = 0, user_stack = 0, flags = STACKS_OVER_BUDGET;
+	u32 kernel_stack = 0, user_stack = 0, flags = 0;
 	bool was_blocked = slot && ring->pending_blocked_ns;
 	if (ring->pending_due) {
-		flags = 0;
 		if (is_current)
 			stacks(ctx, ring, cpu, now, AT_EXIT, slot ? slot->context : 0,
 			       was_blocked ? slot->place : 0, &kernel_stack, &user_stack);
@@ -275,24 +276,29 @@ static __always_inline int came_on(void *ctx, struct task_struct *task, bool is_
 		if (was_blocked && is_current)
 			flags = FLAGS_OF_PLACE(
 				remember_place(slot->waits, &slot->next_wait, slot->place));
-	} else {
+	} else if (!ring->pending_known) {
+		flags = STACKS_OVER_BUDGET;
 		ring->over_budget++;
+	}
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	bool called = !(task->flags & PF_KTHREAD) && in_syscall(regs);
+	u32 owner = slot ? slot->owner : 0;
+	if (!owner && called && was_blocked) {
+		// When the wait began, the owner may just have been letting go, and then be back first.
+		owner = lock_owner(regs);
+		flags |= owner ? OWNER_AT_RETURN : 0;
 	}
 	struct wait_record *record = NEW_RECORD(ring, cpu, now, WAIT, flags, wait_record);
 	if (record) {
-		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-		bool called = !(task->flags & PF_KTHREAD) && in_syscall(regs);
 		record->left_ns = left;
 		record->kernel_stack = kernel_stack;
 		record->user_stack = user_stack;
 		record->syscall = called ? (s32)regs->orig_ax : -1;
-		// When the wait began, the owner may just have been letting go, and then be back first.
-		record->owner = slot && slot->owner ? slot->owner
-				: called && was_blocked ? lock_owner(regs) : 0;
+		record->owner = owner;
 		record->arguments[0] = called ? regs->di : 0;
 		record->arguments[1] = called ? regs->si : 0;
 		record->kernel_lock = slot ? slot->kernel_lock : 0;
-		bool described = !(flags & STACKS_OVER_BUDGET) ||
+		bool described = ring->pending_due ||
 				 ring->pending_blocked_ns >= LONG_WAITS * min_wait_ns;
 		if (called && was_blocked && described && has_descriptor(regs->orig_ax))
 			write_descriptor(ring, cpu, now, task, regs);
@@ -376,12 +382,9 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	if (record) {
 		record->kernel_stack = kernel_stack;
 		record->user_stack = user_stack;
-		record->futex = 0;
-		if (!(task->flags & PF_KTHREAD) && user_stack) {
-			struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-			if (regs->orig_ax == SYS_FUTEX && in_syscall(regs))
-				record->futex = regs->di;
-		}
+		record->futex = interrupt || task->flags & PF_KTHREAD
+					? 0
+					: woken_futex((void *)bpf_task_pt_regs(task));
 	}
 	leave(ring);
 	return 0;

@@ -51,7 +51,8 @@ struct cpu_ring {
 	u64 begun; // number of the block that `base_ns` belongs to
 	u64 pending_blocked_ns; // how long it was blocked since then; 0: it waited for a CPU only
 	u64 pending_due; // whether its stacks are due
-	u64 unused[3];
+	u64 pending_known; // whether its stack is known by its place
+	u64 unused[2];
 };
 _Static_assert(sizeof(struct cpu_ring) == 192, "as in bpf.rs");
 
@@ -153,9 +154,10 @@ struct stack_record {
 // none.
 
 // Flags of waits, wake-ups and samples.
-#define STACKS_OVER_BUDGET 1
+#define STACKS_OVER_BUDGET 1 // and none was taken at the same place before
 #define BY_THREAD 2 // the wake-up came from a soft interrupt that the thread itself caused
 #define FLAGS_OF_PLACE(PLACE) ((PLACE) << 2) // its number from now on; 0: it is not remembered
+#define OWNER_AT_RETURN 32 // `owner` is not from the wait's start, but from when the thread was back
 
 struct wait_record {
 	u64 word;
@@ -163,7 +165,7 @@ struct wait_record {
 	u32 kernel_stack;
 	u32 user_stack;
 	s32 syscall; // -1: none
-	u32 owner; // of the lock, when the wait began
+	u32 owner; // of the lock, when the wait began; or see `OWNER_AT_RETURN`
 	u64 arguments[2];
 	u64 kernel_lock; // the address of the lock in the kernel that it waited for; 0 for none
 };
@@ -172,7 +174,7 @@ struct waker_record {
 	u64 word;
 	u32 kernel_stack;
 	u32 user_stack;
-	u64 futex; // the address that it wakes, if the system call is futex
+	u64 futex; // the address at which it woke the thread, if it did so by futex(2); else 0
 };
 
 struct sample_record {

@@ -224,7 +224,7 @@ impl<'t> Loaded<'t> {
     /// A stack as a cell of a table: the innermost functions.
     pub fn brief_stack(&self, kind: StackKind, stack: StackId) -> Value {
         let (frames, kernel_len) = self.analysis.stacks.trimmed(self.trace, kind, stack);
-        let text = text::brief_stack_text(self.analysis, frames, kernel_len);
+        let text = text::brief_stack_text(self.analysis, stack, frames, kernel_len);
         json!({ "stack": stack.0, "kind": kind.word(), "told": text })
     }
 

@@ -81,7 +81,7 @@ fn all_releasing(analysis: &Analysis<'_>) -> Releasing {
 }
 
 /// The address (avma) of the lock for which a thread slept, where the kernel reported it, or the
-/// system call names it.
+/// system call of the thread or of its waker names it.
 pub fn lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<u64> {
     let State::Sleeping(_) = segment.state else { return None };
     kernel_lock_of(analysis, thread, segment)
@@ -89,11 +89,17 @@ pub fn lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> 
         .or_else(|| futex_of(analysis, segment))
 }
 
-/// The futex for which a thread slept, if that was a lock.
+/// The futex for which a thread slept, if that was a lock: the one at which it was woken, or else the
+/// one at which it began to wait. They differ if it was moved from one to the other (`FUTEX_REQUEUE`).
 fn futex_of(analysis: &Analysis<'_>, segment: &Segment) -> Option<u64> {
     const SYS_FUTEX: u16 = 202;
-    let wait = kept_wait(analysis, segment).filter(|wait| wait.syscall == Some(SYS_FUTEX))?;
-    (class_of(analysis, segment) == WaitClass::Lock).then_some(wait.arguments[0])
+    let woken_at = segment.wake.and_then(|wake| analysis.woken_futex(wake));
+    let waits_at = || {
+        let wait = kept_wait(analysis, segment).filter(|wait| wait.syscall == Some(SYS_FUTEX));
+        wait.map(|wait| wait.arguments[0])
+    };
+    let futex = woken_at.or_else(waits_at)?;
+    (class_of(analysis, segment) == WaitClass::Lock).then_some(futex)
 }
 
 /// True for the address of a lock in the kernel, which is the same for all processes.

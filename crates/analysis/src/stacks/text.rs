@@ -58,14 +58,27 @@ pub fn stack_text(analysis: &Analysis<'_>, stack: StackId) -> String {
         user.into_iter().chain(called).chain(innermost(&kernel, max_kernel)).collect();
     names.dedup();
     match names.is_empty() {
-        true => "(no stack was recorded)".to_owned(),
+        true => no_stack(stack).to_owned(),
         false => names.join(" → "),
     }
 }
 
-/// The same for frames (leaf first, the first `kernel_len` of them the kernel's), short enough for
+/// What is shown in place of a stack that is empty.
+pub fn no_stack(stack: StackId) -> &'static str {
+    match stack {
+        StackId::OVER_BUDGET => "(no stack: over the budget)",
+        _ => "(no stack was recorded)",
+    }
+}
+
+/// The same for the frames of a stack (leaf first, the first `kernel_len` of them the kernel's), short enough for
 /// a table: the program's innermost functions, and where in the kernel they ended up.
-pub fn brief_stack_text(analysis: &Analysis<'_>, frames: &[FrameId], kernel_len: usize) -> String {
+pub fn brief_stack_text(
+    analysis: &Analysis<'_>,
+    stack: StackId,
+    frames: &[FrameId],
+    kernel_len: usize,
+) -> String {
     let (kernel, user) = frames.split_at(kernel_len.min(frames.len()));
     let [mut user, mut kernel] = [user, kernel].map(|frames| {
         functions_of(analysis, frames).iter().map(|name| shorten(name)).collect::<Vec<_>>()
@@ -77,7 +90,7 @@ pub fn brief_stack_text(analysis: &Analysis<'_>, frames: &[FrameId], kernel_len:
         kernel.insert(0, "…".to_owned());
     }
     match user.into_iter().chain(kernel).collect::<Vec<_>>() {
-        names if names.is_empty() && frames.is_empty() => "(no stack was recorded)".to_owned(),
+        names if names.is_empty() && frames.is_empty() => no_stack(stack).to_owned(),
         names if names.is_empty() => "(only the code that starts every program)".to_owned(),
         names => names.join(" → "),
     }

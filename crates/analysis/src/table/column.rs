@@ -136,6 +136,7 @@ pub static COLUMNS: &[Column] = &[
     column!("state" ["New Prev State"], Kind::Text, &[Switches, Waits], "the state in which it was switched out, as `ps` writes it", state),
     column!("reason" ["wait class", "class", "New Prev Wait Reason"], Kind::Text, WOKEN, "what it waited for; or that it was preempted, or is new", reason),
     column!("lock" [], Kind::Text, &[Waits], "the address of the lock that it waited for: of a futex in its process, or in the kernel", kept::lock),
+    column!("woken futex" ["futex"], Kind::Text, &[Wakes], "the address of the futex at which it was woken, if the waker did so by futex(2) and the wake-up was kept (BPF)", kept::woken_futex),
     column!("lock owner" [], Kind::Text, &[Waits], "the thread that held that lock when the wait began, if the lock says so", kept::lock_owner),
     column!("lock owner tid" [], Kind::Number, &[Waits], "the id of that thread", kept::lock_owner_tid),
     column!("waited on" ["descriptor"], Kind::Text, &[Waits], "the file, pipe, socket or device that its system call was about; only of waits that were kept (BPF)", kept::waited_on),

@@ -18,6 +18,12 @@ pub(super) fn lock(source: &Source<'_>, row: &Row) -> Cell {
     avma.map_or(NONE, |avma| source.text(&format!("{avma:#x}")))
 }
 
+/// The address of the futex that a wake-up is about.
+pub(super) fn woken_futex(source: &Source<'_>, row: &Row) -> Cell {
+    let futex = source.waking(row).and_then(|(wake, _)| source.analysis.woken_futex(wake));
+    futex.map_or(NONE, |avma| source.text(&format!("{avma:#x}")))
+}
+
 fn owner(source: &Source<'_>, row: &Row) -> Option<ThreadId> {
     kept(source, row)?.owner
 }

@@ -14,7 +14,7 @@ use super::run::{Output, Table};
 use super::source::Source;
 use super::{Cell, NONE, Name, fit};
 use crate::stacks::StackKind;
-use crate::stacks::text::brief_stack_text;
+use crate::stacks::text::{brief_stack_text, no_stack};
 use crate::wording::recording::{self, Lack};
 use crate::wording::units;
 use serde::Serialize;
@@ -276,7 +276,7 @@ impl Table<'_> {
     fn brief(&self, kind: StackKind, stack: StackId) -> String {
         let analysis = self.source.analysis;
         let (_, kernel_len) = analysis.stacks.trimmed(analysis.trace, kind, stack);
-        brief_stack_text(analysis, self.source.frames(kind, stack), kernel_len)
+        brief_stack_text(analysis, stack, self.source.frames(kind, stack), kernel_len)
     }
 
     /// As comma-separated values (RFC 4180), with stacks joined by semicolons, root first. The last
@@ -325,6 +325,7 @@ fn names(source: &Source<'_>, kind: StackKind, cell: Cell) -> Vec<String> {
     let frames = analysis.stacks.untrimmed(analysis.trace, kind, stack);
     let mut names: Vec<String> =
         frames.iter().flat_map(|&frame| analysis.trace.frame_names(frame)).collect();
+    names.extend((stack == StackId::OVER_BUDGET).then(|| no_stack(stack).to_owned()));
     names.reverse();
     names
 }

@@ -20,7 +20,9 @@ use super::{
     header::Header,
     record::kind,
     resolve::{self, StackOverTime},
-    rows::{self, Contention, Fact, KeptWait, Placement, Row, Rows, Sample, Switch, Waking},
+    rows::{
+        self, Contention, Fact, KeptWait, KeptWake, Placement, Row, Rows, Sample, Switch, Waking,
+    },
     side_band::{self, Timed},
     space::Spaces,
     stack_table::StackTable,
@@ -255,7 +257,8 @@ fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
     let (mut switches, mut wakings, mut samples) = (Chunks::new(), Chunks::new(), Chunks::new());
     let (mut arrivals, mut migrations, mut contentions) =
         (Chunks::new(), Chunks::new(), Chunks::new());
-    let (mut kept_waits, mut earlier_waits, mut facts) = (Vec::new(), Chunks::new(), Chunks::new());
+    let (mut kept_waits, mut kept_wakes) = (Vec::new(), Vec::new());
+    let (mut earlier_waits, mut facts) = (Chunks::new(), Chunks::new());
     for (_, rows, numbers) in chunks {
         switches.push((rows.switches, numbers));
         wakings.push((rows.wakings, numbers));
@@ -264,6 +267,7 @@ fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
         migrations.push((rows.migrations, numbers));
         contentions.push((rows.contentions, numbers));
         kept_waits.extend(rows.kept_waits);
+        kept_wakes.extend(rows.kept_wakes);
         earlier_waits.push((rows.earlier_waits, numbers));
         facts.push((rows.facts, numbers));
     }
@@ -281,6 +285,7 @@ fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
         migrations,
         contentions,
         kept_waits,
+        kept_wakes,
         earlier_waits,
         facts,
     };
@@ -357,6 +362,7 @@ fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
     (trace.arrivals, trace.migrations) =
         (placements(&rows.arrivals, columns), placements(&rows.migrations, columns));
     trace.kept_waits = kept_waits(rows.kept_waits, columns, &trace.threads, &mut trace.strings);
+    trace.kept_wakes = kept_wakes(&rows.kept_wakes, columns);
     trace.earlier_waits = earlier_waits(&rows.earlier_waits, columns);
     if !rows.facts.is_empty() {
         add_facts(trace, &rows.facts, columns);
@@ -372,6 +378,21 @@ fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
     );
     (trace.switches, trace.wakings, trace.samples, trace.contentions) =
         (switches, wakings, samples, contentions);
+    mark_over_budget(trace);
+}
+
+/// Waits without a stack, of which the recorder noted why.
+fn mark_over_budget(trace: &mut Trace) {
+    let switches = &mut trace.switches;
+    for wait in trace.kept_waits.iter().filter(|wait| wait.is_over_budget) {
+        let first = switches.time.partition_point(|time| *time < wait.time);
+        let same_time = switches.time[first..].iter().take_while(|time| **time == wait.time);
+        for at in first..first + same_time.count() {
+            if switches.prev[at] == wait.thread && switches.stack[at].is_empty() {
+                switches.stack[at] = StackId::OVER_BUDGET;
+            }
+        }
+    }
 }
 
 fn add_facts(trace: &mut Trace, facts: &[Row<Fact>], columns: &Columns) {
@@ -402,11 +423,24 @@ fn kept_waits(
                 kernel_lock_avma: (row.of.kernel_lock != 0).then_some(row.of.kernel_lock),
                 owner: Some(columns.thread(row.of.owner, time))
                     .filter(|owner| can_own(*owner, thread, &row.of, threads)),
+                is_owner_at_return: row.of.is_owner_at_return,
+                is_over_budget: row.of.is_over_budget,
                 descriptor: row.of.descriptor.as_ref().map(|of| Box::new(descriptor(of, strings))),
             }
         })
         .collect();
     out.sort_unstable_by_key(|wait| (wait.thread, wait.time));
+    out
+}
+
+fn kept_wakes(rows: &[Row<KeptWake>], columns: &Columns) -> Vec<unhitch_model::KeptWake> {
+    let wake = |row: &Row<KeptWake>| {
+        let time = Time::from_nanos(row.time);
+        let wakee = columns.thread(row.of.wakee, time);
+        unhitch_model::KeptWake { wakee, time, futex_avma: row.of.futex }
+    };
+    let mut out: Vec<unhitch_model::KeptWake> = rows.iter().map(wake).collect();
+    out.sort_unstable_by_key(|wake| (wake.wakee, wake.time));
     out
 }
 

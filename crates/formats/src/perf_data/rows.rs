@@ -66,10 +66,21 @@ pub(crate) struct KeptWait {
     pub arguments: [u64; 2],
     /// 0 if it is not known.
     pub owner: u32,
+    /// `owner` had the lock when the thread was back, and not when the wait began.
+    pub is_owner_at_return: bool,
+    /// It has no stack, because that was over the budget.
+    pub is_over_budget: bool,
     /// 0 for none.
     pub kernel_lock: u64,
     /// What it waited for.
     pub descriptor: Option<Box<Descriptor>>,
+}
+
+/// A wake-up by `futex(2)`. The row's time is that of the wake-up.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct KeptWake {
+    pub wakee: u32,
+    pub futex: u64,
 }
 
 /// A wait that began before all CPUs are covered. The row's time is from when on they are.
@@ -120,6 +131,7 @@ pub(crate) struct Rows {
     pub migrations: Vec<Row<Placement>>,
     pub contentions: Vec<Row<Contention>>,
     pub kept_waits: Vec<Row<KeptWait>>,
+    pub kept_wakes: Vec<Row<KeptWake>>,
     pub earlier_waits: Vec<Row<EarlierWait>>,
     pub facts: Vec<Row<Fact>>,
 }

@@ -288,7 +288,15 @@ impl Decoder {
         let kernel_lock = entry.kernel_lock;
         let (owner, descriptor) =
             (entry.owner, entry.descriptor.map(facts::descriptor).map(Box::new));
-        let of = KeptWait { tid, syscall, arguments, owner, kernel_lock, descriptor };
+        let of = KeptWait {
+            tid,
+            syscall,
+            arguments,
+            owner,
+            kernel_lock,
+            descriptor,
+            ..Default::default()
+        };
         self.unseen.kept_waits.push(Row { time: entry.left_ns, stack: 0, cpu: 0, of });
         let kernel = Definition { pid: 0, flags: 0, addresses: entry.kernel_stack };
         let flags = 1 | entry.user_end << 1;

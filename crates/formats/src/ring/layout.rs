@@ -35,10 +35,12 @@ pub(super) mod kind {
 pub(super) const SWITCH_PLACE_SHIFT: u32 = 26;
 pub(super) const WAKING_PLACE_SHIFT: u32 = 24;
 pub(super) const FLAGS_PLACE_SHIFT: u32 = 2;
-/// Bit of a wait and of a waker: its stacks were not taken.
+/// Bit of a wait: its stacks were not taken.
 pub(super) const STACKS_OVER_BUDGET: u64 = 1;
 /// Bit of a waker: in a soft interrupt that the thread itself caused.
 pub(super) const BY_THREAD: u64 = 2;
+/// Bit of a wait: its owner had the lock when the thread was back.
+pub(super) const OWNER_AT_RETURN: u64 = 32;
 
 /// The copy of one CPU's ring.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use super::facts;
 use super::layout::{self, BLOCK_BYTES, Fragment, RingPiece, kind};
 use super::layout::{u32_at, u64_at};
 use super::stacks::{Definition, References};
-use crate::perf_data::rows::{KeptWait, Row, Rows, Sample, Switch, Waking};
+use crate::perf_data::rows::{KeptWait, KeptWake, Row, Rows, Sample, Switch, Waking};
 use crate::scope::Scope;
 use std::collections::BTreeMap;
 use unhitch_model::{TaskState, WakeFlags, linux::USUAL_PRIO};
@@ -102,7 +102,7 @@ pub(super) struct Segment<'a> {
     /// Number of records by kind; of those that define stacks, by how these end.
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) stack_counts: BTreeMap<&'static str, u64>,
-    /// Waits and wake-ups whose stacks were over the budget.
+    /// Waits whose stacks were over the budget.
     pub(super) over_budget: u64,
     pub(super) damaged_blocks: u64,
     /// First and last time; `None` without a block.
@@ -154,6 +154,7 @@ impl<'a> Segment<'a> {
     /// Keeps only what stacks need.
     fn drop_events(&mut self) {
         (self.rows.switches, self.rows.wakings) = (Vec::new(), Vec::new());
+        self.rows.kept_wakes = Vec::new();
         (self.wait_places, self.waker_places) = (Vec::new(), Vec::new());
     }
 
@@ -262,6 +263,8 @@ impl<'a> Segment<'a> {
             tid: self.current,
             syscall: u32_at(record, 24) as i32,
             owner: u32_at(record, 28),
+            is_owner_at_return: flags & layout::OWNER_AT_RETURN != 0,
+            is_over_budget: flags & layout::STACKS_OVER_BUDGET != 0,
             arguments: [u64_at(record, 32), u64_at(record, 40)],
             kernel_lock: u64_at(record, 48),
             descriptor: None,
@@ -282,10 +285,14 @@ impl<'a> Segment<'a> {
     }
 
     fn waker(&mut self, flags: u64, position: u64, record: &[u8]) {
-        self.over_budget += flags & layout::STACKS_OVER_BUDGET;
         let stack = self.references.number(position, u32_at(record, 8), u32_at(record, 12));
         let row = self.waking.and_then(|waking| self.rows.wakings.get_mut(waking));
         let Some(row) = row else { return };
+        let futex = u64_at(record, 16);
+        if futex != 0 {
+            let of = KeptWake { wakee: row.of.wakee, futex };
+            self.rows.kept_wakes.push(Row { time: row.time, stack: 0, cpu: self.cpu, of });
+        }
         if let Some(taken) = taken(row.of.wakee, [row.time; 2], stack, flags) {
             row.stack = stack;
             if taken.by_thread {

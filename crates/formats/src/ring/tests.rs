@@ -1,12 +1,12 @@
 //! A ring written by hand, as `ring.h` says.
 
-use super::layout::{BLOCK_BYTES, BLOCK_HEADER_BYTES, kind};
+use super::layout::{self, BLOCK_BYTES, BLOCK_HEADER_BYTES, kind};
 use super::{
     Decoded, Gap, RingPart, RingPiece, SleeperPart, encode, encode_pieces, encode_sleepers,
 };
 use crate::perf_data::{self, EventAttr, EventDesc, Features, record};
 use crate::scope::Scope;
-use unhitch_model::{DescriptorKind, TaskState, WakeFlags, Warnings};
+use unhitch_model::{DescriptorKind, StackId, TaskState, WakeFlags, Warnings};
 
 const LONG_STACK: usize = 3;
 
@@ -51,7 +51,7 @@ fn ring() -> (Vec<u8>, u64) {
     ));
     let user = at(long(205, kind::STACK, 1, &[2 << 32 | 70, 0x1000, 0x2000]));
     let stacks = kernel | user << 32;
-    at(long(206, kind::WAKER, 1 << 2, &[stacks, 0]));
+    at(long(206, kind::WAKER, 1 << 2, &[stacks, 0xabc]));
     at(word(300, kind::SWITCH, 7 | 1 << 22));
     at(long(301, kind::WAIT, 1 << 2, &[1_100, stacks, 202 | 8 << 32, 0xabc, 128, 0]));
     at(long(302, kind::DESCRIPTOR, 0, &descriptor(3)));
@@ -391,6 +391,11 @@ fn ends_of_rings_are_not_believed() {
 
 /// The trace of [`ring`]; thread 8 belongs to the process `pid_of_8`.
 fn trace(pid_of_8: u32) -> unhitch_model::Trace {
+    let (block, end) = ring();
+    trace_of(&block[..end as usize], pid_of_8)
+}
+
+fn trace_of(ring: &[u8], pid_of_8: u32) -> unhitch_model::Trace {
     let attr = EventAttr::on_clock(1);
     let id = record::SampleId { id: 1, ..record::SampleId::default() };
     let sample_type = perf_data::attr::sample::IDENTIFIER
@@ -398,12 +403,11 @@ fn trace(pid_of_8: u32) -> unhitch_model::Trace {
         | perf_data::attr::sample::TIME
         | perf_data::attr::sample::CPU;
     let event = EventDesc::side_band(&attr, sample_type, 1);
-    let (block, end) = ring();
     let mut records = Vec::new();
     record::comm(&mut records, 70, 7, b"waiter", false, &id);
     record::comm(&mut records, pid_of_8, 8, b"owner", false, &id);
-    record::auxtrace(&mut records, 48 + end);
-    records.extend(encode_one(&block[..end as usize], 0));
+    record::auxtrace(&mut records, 48 + ring.len() as u64);
+    records.extend(encode_one(ring, 0));
     let mut file = Vec::new();
     perf_data::write(&mut file, &[event], &Features::default(), &[&records]).unwrap();
     crate::read_bytes(&file).unwrap()
@@ -414,6 +418,31 @@ fn only_a_thread_of_the_same_process_owns_a_lock() {
     let owner = |pid| trace(pid).kept_waits[0].owner.map(|owner| owner.index());
     assert!(owner(70).is_some());
     assert_eq!(owner(80), None, "in a container, 8 is the id of another thread");
+}
+
+#[test]
+fn a_wake_up_has_the_futex_at_which_it_woke() {
+    let trace = trace(70);
+    let kept: Vec<_> = trace.kept_wakes.iter().map(|wake| (wake.time, wake.futex_avma)).collect();
+    assert_eq!(kept, [(trace.wakings.time[0], 0xabc)]);
+    assert_eq!(trace.kept_wakes[0].wakee, trace.wakings.wakee[0]);
+}
+
+#[test]
+fn a_wait_without_a_stack_says_why() {
+    let wait = |flags| {
+        let records = [
+            word(100, kind::SWITCH, 8 | 2 << 22),
+            word(300, kind::SWITCH, 7 | 1 << 22),
+            long(301, kind::WAIT, flags, &[1_100, 0, 202 | 8 << 32, 0xabc, 128, 0]),
+        ];
+        let (blocks, _) = ring_of(&records);
+        let end = BLOCK_HEADER_BYTES + records.concat().len();
+        let trace = trace_of(&blocks[..end], 70);
+        (trace.switches.stack[0], trace.kept_waits[0].is_owner_at_return)
+    };
+    assert_eq!(wait(layout::STACKS_OVER_BUDGET), (StackId::OVER_BUDGET, false));
+    assert_eq!(wait(layout::OWNER_AT_RETURN), (StackId::EMPTY, true), "its place has one");
 }
 
 #[test]
