@@ -30,6 +30,16 @@ pub enum Existing {
     Replaced,
 }
 
+/// How the name of a file ends that is being written.
+const PARTIAL: &str = ".partial";
+
+/// What a file that is being written will be called, and the process that writes it; `None` if this
+/// is not the name of such a file.
+pub fn unfinished(name: &str) -> Option<(&str, u32)> {
+    let (name, pid) = name.strip_prefix('.')?.strip_suffix(PARTIAL)?.rsplit_once('.')?;
+    Some((name, pid.parse().ok()?))
+}
+
 /// A file that is being written. It is removed again unless it is [published](Self::publish).
 pub struct NewFile {
     out: BufWriter<File>,
@@ -69,7 +79,7 @@ impl NewFile {
             return Err(Error::Exists(path.to_owned()));
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = format!(".{name}.{}.partial", std::process::id());
+        let temporary = format!(".{name}.{}{PARTIAL}", std::process::id());
         let temporary = Temporary(folder_of(path).join(temporary));
         let file = create(&temporary.0, readers, options).map_err(Error::at(path))?;
         let out = BufWriter::with_capacity(1 << 20, file);
