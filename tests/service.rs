@@ -225,7 +225,6 @@ fn live_a_killed_recorder_leaves_no_half_file_and_comes_back() {
     let test = "live_a_killed_recorder_leaves_no_half_file_and_comes_back";
     let Some(mut service) = Service::start(test, "", "") else { return };
     let socket = service.socket();
-    let config = service.path("watch.toml");
     let mut saved = Vec::new();
     for round in 0..5_u64 {
         let first = unhitch(&["save", "--socket", &socket]);
@@ -234,20 +233,7 @@ fn live_a_killed_recorder_leaves_no_half_file_and_comes_back() {
         let mut client = UnixStream::connect(&socket).unwrap();
         client.write_all(b"{\"save\":{}}\n").unwrap();
         std::thread::sleep(Duration::from_millis(round * 37));
-        service.child.kill().unwrap();
-        service.child.wait().unwrap();
-        fs::write(service.path("log"), "").unwrap();
-        service.child = Command::new(UNHITCH)
-            .args(["watch", "--config", config.to_str().unwrap()])
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(service.path("log")).unwrap())
-            .spawn()
-            .unwrap();
-        let begun = Instant::now();
-        while !service.log().contains("watching") {
-            assert!(begun.elapsed() < TIMEOUT, "{}", service.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        service.kill_and_restart(test);
     }
     for trace in service.list() {
         let path = trace["path"].as_str().unwrap();
@@ -255,6 +241,32 @@ fn live_a_killed_recorder_leaves_no_half_file_and_comes_back() {
         assert!(output.status.success(), "{path}: {}", text(&output.stderr));
     }
     assert!(saved.iter().all(|path| Path::new(path).exists()), "{saved:?}");
+}
+
+#[test]
+fn live_what_a_killed_recorder_left_undone_is_done_by_the_next() {
+    let test = "live_what_a_killed_recorder_left_undone_is_done_by_the_next";
+    let off = "[verdict]\nenabled = false\n";
+    let Some(mut service) = Service::start(test, off, "") else { return };
+    let saved = unhitch(&["save", "--socket", &service.socket()]);
+    assert!(saved.status.success(), "{}", text(&saved.stderr));
+    assert!(service.list()[0]["verdict"].is_null());
+    let mut writer = Command::new("true").spawn().unwrap();
+    writer.wait().unwrap();
+    let left = service.path(&format!("traces/.a.hitch.{}.partial", writer.id()));
+    let in_work = service.path(&format!("traces/.b.hitch.{}.partial", std::process::id()));
+    fs::write(&left, "half a trace").unwrap();
+    let open = fs::File::create(&in_work).unwrap();
+    let config = service.path("watch.toml");
+    fs::write(&config, fs::read_to_string(&config).unwrap().replace(off, "")).unwrap();
+    service.kill_and_restart(test);
+    let list = service.list_when(|list| !list[0]["verdict"].is_null());
+    assert!(list[0]["verdict"]["line"].as_str().is_some_and(|line| !line.is_empty()), "{list:#?}");
+    assert_eq!((&list[0]["verdict"]["by_hand"], list.len()), (&json!(true), 1));
+    assert!(!left.exists(), "nobody writes it");
+    assert!(in_work.exists(), "somebody does");
+    assert!(service.log().contains("removed 1 file that"), "{}", service.log());
+    drop(open);
 }
 
 /// Runs as another user, in one group, on a thread of its own, which stays so.
@@ -268,6 +280,26 @@ fn as_member<T: Send + 'static>(group: u32, run: impl FnOnce() -> T + Send + 'st
         run()
     });
     member.join().unwrap()
+}
+
+/// The answer to one request; `None` if the connection was cut.
+fn ask(socket: &str, request: &Value) -> Option<Value> {
+    let mut client = UnixStream::connect(socket).ok()?;
+    client.write_all(format!("{request}\n").as_bytes()).ok()?;
+    let mut line = String::new();
+    BufReader::new(client).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
+}
+
+/// The same, once the request no longer comes too fast.
+fn ask_until_taken(socket: &str, request: &Value) -> Value {
+    let begun = Instant::now();
+    loop {
+        let answer = ask(socket, request).unwrap();
+        let Some(wait) = answer["retry_after_ms"].as_u64() else { return answer };
+        assert!(begun.elapsed() < TIMEOUT, "{answer}");
+        std::thread::sleep(Duration::from_millis(wait + 1));
+    }
 }
 
 #[test]
@@ -295,13 +327,7 @@ fn live_a_flooding_member_of_the_group_is_limited_and_the_owner_is_not() {
                 .collect();
             let mut long = UnixStream::connect(&socket).unwrap();
             let _ = long.write_all(&vec![b'x'; 1 << 20]);
-            let ask = |request: &Value| -> Option<Value> {
-                let mut client = UnixStream::connect(&socket).ok()?;
-                client.write_all(format!("{request}\n").as_bytes()).ok()?;
-                let mut line = String::new();
-                BufReader::new(client).read_line(&mut line).ok()?;
-                serde_json::from_str(&line).ok()
-            };
+            let ask = |request: &Value| ask(&socket, request);
             let mut taken = 0;
             for _ in 0..10 {
                 let marks = vec![json!({"kind": "note", "text": "x", "uid": 0}); 256];
@@ -337,6 +363,24 @@ fn live_a_flooding_member_of_the_group_is_limited_and_the_owner_is_not() {
         serde_json::from_slice(&unhitch(&["info", "--json", saved[0]]).stdout).unwrap();
     let warnings = info["warnings"].to_string();
     assert!(warnings.contains("marks were refused") || taken == 2_560, "{warnings}");
+    // A note goes into the member's own trace, and into no other's.
+    let (own, others, to) = (saved[0].to_owned(), path.trim().to_owned(), socket.clone());
+    let answers = as_member(GROUP, move || {
+        [own, others].map(|path| {
+            let note = json!({ "note": { "path": path, "text": "typing hung" } });
+            ask_until_taken(&to, &note)
+        })
+    });
+    assert_eq!(answers[0], json!({ "noted": true }));
+    assert!(answers[1]["error"].as_str().unwrap().contains("no such trace for you"), "{answers:?}");
+    let notes = |path: &str| -> Value {
+        let info = unhitch(&["info", "--json", path]);
+        serde_json::from_slice::<Value>(&info.stdout).unwrap()["notes"].clone()
+    };
+    assert_eq!((notes(saved[0]), notes(path.trim())), (json!("typing hung"), json!("")));
+    let note = json!({ "note": { "path": saved[0], "text": "and root says so, too" } });
+    assert_eq!(ask_until_taken(&socket, &note), json!({ "noted": true }));
+    assert_eq!(notes(saved[0]), "typing hung\nand root says so, too");
     // A stranger does not get in, nor can a member read the trace.
     let trace = path.trim().to_owned();
     assert!(as_member(GROUP, move || fs::File::open(trace)).is_err());

@@ -20,6 +20,18 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A recorder with the configuration of this folder, and its log there.
+fn watch(folder: &tempfile::TempDir) -> Child {
+    Command::new(UNHITCH)
+        .arg("watch")
+        .arg("--config")
+        .arg(folder.path().join("watch.toml"))
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(folder.path().join("log")).unwrap())
+        .spawn()
+        .unwrap()
+}
+
 /// A recorder with this configuration, and its folders.
 pub struct Service {
     pub child: Child,
@@ -49,27 +61,35 @@ impl Service {
             path("traces"),
         );
         fs::write(path("watch.toml"), config).unwrap();
-        let child = Command::new(UNHITCH)
-            .args(["watch", "--config", path("watch.toml").to_str().unwrap()])
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(path("log")).unwrap())
-            .spawn()
-            .unwrap();
+        let child = watch(&folder);
         let mut service = Self { child, folder };
+        service.is_ready(test).then_some(service)
+    }
+
+    /// Kills it at once, and starts it again, also with another configuration.
+    pub fn kill_and_restart(&mut self, test: &str) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = watch(&self.folder);
+        assert!(self.is_ready(test));
+    }
+
+    /// Waits until it records; false where that is not permitted.
+    fn is_ready(&mut self, test: &str) -> bool {
         let begun = Instant::now();
-        while !service.log().contains("watching") {
-            if service.child.try_wait().unwrap().is_some() {
-                let log = service.log();
+        while !self.log().contains("watching") {
+            if self.child.try_wait().unwrap().is_some() {
+                let log = self.log();
                 let why =
                     ["Permission", "permitted", "allow"].iter().any(|word| log.contains(word));
                 assert!(why, "{log}");
                 let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {log}");
-                return None;
+                return false;
             }
-            assert!(begun.elapsed() < TIMEOUT, "{}", service.log());
+            assert!(begun.elapsed() < TIMEOUT, "{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
-        Some(service)
+        true
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -4,6 +4,7 @@ use crate::bus::{Bus, Message};
 use crate::error::Error;
 use crate::event::{Event, Saved, Why};
 use crate::mark::InputMode;
+use crate::note::Dialog;
 use crate::notification::{self, Button, Reaction};
 use crate::open;
 use crate::options::Options;
@@ -32,6 +33,8 @@ pub enum Report {
     Saved(PathBuf),
     /// A trace has its answer.
     Judged(PathBuf, String),
+    /// The user's note is in a trace.
+    Noted(PathBuf),
 }
 
 /// A notification that is shown.
@@ -45,11 +48,15 @@ struct Agent<'a> {
     bus: Option<Bus>,
     portal: Option<Portal>,
     saves: Sender<Why>,
+    sockets: Arc<Vec<PathBuf>>,
+    events: Sender<Event>,
     notify: bool,
     /// Oldest first.
     shown: VecDeque<Shown>,
     /// Traces whose answer was shown already: the recorder tells of our own saves, too.
     judged: VecDeque<PathBuf>,
+    /// Traces that the hot key saved, to which a note can be added.
+    own: VecDeque<PathBuf>,
 }
 
 /// Serves the session that the environment names, until it ends.
@@ -79,9 +86,12 @@ pub fn run(options: &Options, report: &mut dyn FnMut(Report)) -> Result<(), Erro
         bus: None,
         portal: None,
         saves,
+        sockets: Arc::clone(&sockets),
+        events: events.clone(),
         notify: options.notify,
         shown: VecDeque::new(),
         judged: VecDeque::new(),
+        own: VecDeque::new(),
     };
     let has_session = agent.serve(session, is_wayland, options);
     agent.use_bus(bus, (!has_session).then_some(options));
@@ -200,6 +210,7 @@ impl Agent<'_> {
                     self.warn(text);
                 }
                 Event::Judged(saved) => self.judged(&saved),
+                Event::Noted(path) => (self.report)(Report::Noted(path)),
                 Event::Signal(signal) => self.signal(&signal),
             }
         }
@@ -222,6 +233,7 @@ impl Agent<'_> {
     fn saved(&mut self, why: &Why, saved: &Saved) {
         (self.report)(Report::Saved(saved.path.clone()));
         if *why == Why::HotKey {
+            remember(&mut self.own, saved.path.clone());
             self.show_trace(&saved.path, "Saved", "The answer will follow.");
         }
     }
@@ -230,10 +242,7 @@ impl Agent<'_> {
         if self.judged.contains(&saved.path) {
             return;
         }
-        self.judged.push_back(saved.path.clone());
-        if self.judged.len() > MAX_SHOWN {
-            self.judged.pop_front();
-        }
+        remember(&mut self.judged, saved.path.clone());
         let line = saved.verdict.clone().unwrap_or_else(|| "A trace was saved".to_owned());
         self.show_trace(&saved.path, "Unhitch", &line);
         (self.report)(Report::Judged(saved.path.clone(), line));
@@ -243,18 +252,20 @@ impl Agent<'_> {
     fn show_trace(&mut self, path: &Path, summary: &str, text: &str) {
         let mut buttons = Vec::new();
         let mut text = text.to_owned();
-        if open::can_open(path) {
+        let can_open = open::can_open(path);
+        if can_open {
             buttons.push(Button::Open);
-        } else {
+        }
+        if self.own.contains(&path.to_owned()) && (can_open || Dialog::find().is_some()) {
+            buttons.push(Button::Note);
+        }
+        if !can_open {
             text.push_str(&format!("\u{20}See it with: sudo unhitch view {}", path.display()));
         }
         let earlier = self.shown.iter().position(|shown| shown.path == path);
         let replaces = earlier.and_then(|at| self.shown.remove(at)).map_or(0, |shown| shown.number);
         if let Some(number) = self.show(replaces, summary, &text, &buttons) {
-            self.shown.push_back(Shown { number, path: path.to_owned() });
-            if self.shown.len() > MAX_SHOWN {
-                self.shown.pop_front();
-            }
+            remember(&mut self.shown, Shown { number, path: path.to_owned() });
         }
     }
 
@@ -297,13 +308,42 @@ impl Agent<'_> {
             Reaction::Pressed(number, button) => {
                 let Some(path) = of(number).map(|shown| shown.path.clone()) else { return };
                 match button {
-                    Button::Open => {
-                        if let Err(error) = open::open_page(&path) {
-                            self.warn(format!("the page cannot be opened: {error}"));
-                        }
-                    }
+                    Button::Open => self.open_page(&path),
+                    Button::Note => self.ask_for_note(path),
                 }
             }
         }
+    }
+
+    fn open_page(&mut self, path: &Path) {
+        if let Err(error) = open::open_page(path) {
+            self.warn(format!("the page cannot be opened: {error}"));
+        }
+    }
+
+    /// Asks for a note in a dialog, which may stay open for long; without one, on the page.
+    fn ask_for_note(&mut self, path: PathBuf) {
+        let Some(dialog) = Dialog::find() else { return self.open_page(&path) };
+        let (sockets, events) = (Arc::clone(&self.sockets), self.events.clone());
+        std::thread::spawn(move || {
+            let stored = match dialog.ask() {
+                Ok(None) => return,
+                Ok(Some(text)) => recorder::add_note(&sockets, &path, &text)
+                    .map_err(|error| format!("the note was not stored: {error}")),
+                Err(error) => Err(format!("no note: {error}")),
+            };
+            let _ = events.send(match stored {
+                Ok(()) => Event::Noted(path),
+                Err(error) => Event::Missing(error),
+            });
+        });
+    }
+}
+
+/// Keeps what is new, but not for ever.
+fn remember<T>(list: &mut VecDeque<T>, new: T) {
+    list.push_back(new);
+    if list.len() > MAX_SHOWN {
+        list.pop_front();
     }
 }

@@ -44,5 +44,7 @@ pub enum Event {
         error: String,
     },
     Judged(Saved),
+    /// The user's note is in this trace.
+    Noted(PathBuf),
     Signal(Message),
 }

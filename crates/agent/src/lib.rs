@@ -21,6 +21,7 @@ mod hot_key;
 mod input;
 mod keysyms;
 mod mark;
+mod note;
 mod notification;
 mod open;
 mod options;

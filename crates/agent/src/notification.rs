@@ -15,18 +15,24 @@ const MAX_TEXT: usize = 400;
 pub enum Button {
     /// Opens the page, where notes can be written, too.
     Open,
+    /// Asks for a note on the save.
+    Note,
 }
 
 impl Button {
+    const ALL: [Self; 2] = [Self::Open, Self::Note];
+
     const fn key(self) -> &'static str {
         match self {
             Self::Open => "open",
+            Self::Note => "note",
         }
     }
 
     const fn label(self) -> &'static str {
         match self {
             Self::Open => "Open the page",
+            Self::Note => "Add a note",
         }
     }
 }
@@ -75,7 +81,8 @@ pub fn reaction(signal: &Message) -> Option<Reaction> {
     let number = signal.values.first().and_then(Value::as_u32);
     if signal.is_signal(NAME, "ActionInvoked") {
         let key = signal.values.get(1)?.as_str()?;
-        return (key == Button::Open.key()).then_some(Reaction::Pressed(number?, Button::Open));
+        let button = Button::ALL.into_iter().find(|button| button.key() == key)?;
+        return Some(Reaction::Pressed(number?, button));
     }
     signal.is_signal(NAME, "NotificationClosed").then(|| number.map(Reaction::Closed))?
 }

@@ -115,12 +115,19 @@ impl Ping {
             return Ok(Found::default());
         };
         display.hear_root(false)?;
+        Ok(self.answered(&asked, now_ns()))
+    }
+
+    /// What follows from an answer. If it is the first of its window, it is no hang, however late: a
+    /// program that has just started may not have been ready.
+    fn answered(&mut self, asked: &Asked, now: u64) -> Found {
+        let was_known = self.known.contains(&asked.focus.window);
         self.remember(asked.focus.window);
-        let now = now_ns();
-        if self.is_late(&asked, now) && !asked.reported {
-            return Ok(Found { mark: None, hang: Some(asked.hang(now, true)) });
+        let hang = asked.hang(now, true);
+        if was_known && self.is_late(asked, now) && !asked.reported {
+            return Found { mark: None, hang: Some(hang) };
         }
-        Ok(Found { mark: Some(asked.hang(now, true).mark()), hang: None })
+        Found { mark: Some(hang.mark()), hang: None }
     }
 
     /// Looks whether the answer is overdue.
@@ -179,5 +186,25 @@ impl Asked {
             to_ns: now,
             is_over,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_answer_is_a_hang_unless_it_is_the_windows_first() {
+        let mut ping = Ping::new(Duration::from_millis(500));
+        let focus = Focus { window: 7, answers: true, class: "editor".to_owned(), pid: Some(9) };
+        let asked = |reported| Asked { focus: focus.clone(), serial: 1, sent_ns: 0, reported };
+        let (late, in_time) = (600_000_000, 400_000_000);
+        let first = ping.answered(&asked(false), late);
+        assert!(first.hang.is_none() && first.mark.is_some(), "{first:?}");
+        assert!(ping.answered(&asked(false), in_time).hang.is_none());
+        let hang = ping.answered(&asked(false), late).hang.unwrap();
+        assert_eq!((hang.pid, hang.to_ns, hang.is_over), (Some(9), late, true));
+        let found = ping.answered(&asked(true), late);
+        assert!(found.hang.is_none() && found.mark.is_some(), "it was reported: {found:?}");
     }
 }

@@ -196,6 +196,19 @@ fn save(sockets: &[PathBuf], why: &Why, events: &Sender<Event>) -> Result<(), Er
     Ok(())
 }
 
+/// Adds a note to a trace that this user had saved.
+pub fn add_note(sockets: &[PathBuf], trace: &Path, text: &str) -> Result<(), Error> {
+    let lost = |error: io::Error| Error::Recorder(format!("no answer: {error}"));
+    let mut connection = Connection::open(sockets, SAVE_TIMEOUT)?;
+    let note = json!({ "path": trace.to_string_lossy(), "text": text });
+    connection.send(&json!({ "note": note })).map_err(lost)?;
+    let answer = connection.receive().map_err(lost)?;
+    if answer["noted"] == true {
+        return Ok(());
+    }
+    Err(Error::Recorder(answer["error"].as_str().unwrap_or("it stored no note").to_owned()))
+}
+
 /// Listens for saves that others asked for, for ever.
 pub fn listen(sockets: &[PathBuf], events: &Sender<Event>) {
     loop {

@@ -14,6 +14,7 @@ pub fn agent(args: &AgentArgs) -> anyhow::Result<Done> {
         Report::Warning(text) => note(&format!("warning: {text}")),
         Report::Saved(path) => note(&format!("saved {}", visible_path(&path))),
         Report::Judged(path, line) => note(&format!("{}: {line}", visible_path(&path))),
+        Report::Noted(path) => note(&format!("{}: the note is stored", visible_path(&path))),
         _ => {}
     };
     match run(&options, &mut report) {

@@ -60,7 +60,7 @@ pub mod scripts;
 pub mod tracepoint;
 
 pub use error::Error;
-pub use new_file::{Existing, NewFile, Readers};
+pub use new_file::{Existing, NewFile, Readers, unfinished};
 
 use mapping::Content;
 use scope::Scope;

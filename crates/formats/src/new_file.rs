@@ -30,6 +30,16 @@ pub enum Existing {
     Replaced,
 }
 
+/// How the name of a file ends that is being written.
+const PARTIAL: &str = ".partial";
+
+/// What a file that is being written will be called, and the process that writes it; `None` if this
+/// is not the name of such a file.
+pub fn unfinished(name: &str) -> Option<(&str, u32)> {
+    let (name, pid) = name.strip_prefix('.')?.strip_suffix(PARTIAL)?.rsplit_once('.')?;
+    Some((name, pid.parse().ok()?))
+}
+
 /// A file that is being written. It is removed again unless it is [published](Self::publish).
 pub struct NewFile {
     out: BufWriter<File>,
@@ -77,7 +87,7 @@ impl NewFile {
     /// The name under which this process writes the file at `path`.
     pub fn temporary(path: &Path) -> PathBuf {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        folder_of(path).join(format!(".{name}.{}.partial", std::process::id()))
+        folder_of(path).join(format!(".{name}.{}{PARTIAL}", std::process::id()))
     }
 
     /// Gives the finished file its name. Returns it, open as it was.

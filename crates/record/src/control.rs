@@ -19,7 +19,7 @@ mod socket;
 pub use client::{Answer, Client, find, request_save, sockets};
 pub(crate) use peer::{Class, Peer};
 pub(crate) use rates::{Bucket, Rate, Rates};
-pub(crate) use request::{Request, SaveRequest};
+pub(crate) use request::{NoteRequest, Request, SaveRequest};
 pub(crate) use server::{ClientId, Incoming, Server, failed, saved};
 
 use crate::sys;

@@ -2,10 +2,12 @@
 
 use crate::AGENT;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -22,23 +24,66 @@ pub fn have(program: &'static str) -> Result<(), Missing> {
     found.then_some(()).ok_or(Missing(program))
 }
 
-/// Waits until there is something.
+/// How long a program that has ended may still be looked at: its last words may be under way.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+thread_local! {
+    /// The programs of the test that runs.
+    static RUNNING: RefCell<Vec<Weak<Running>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Waits until there is something. Fails at once if a program of the test has ended: then nothing
+/// will come any more.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+    let mut end = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "waited too long for {what}");
+        let ended = RUNNING.with_borrow(|running| {
+            running.iter().filter_map(Weak::upgrade).find_map(|program| program.ended())
+        });
+        if ended.is_some() {
+            end = end.min(Instant::now() + LAST_WORDS);
+        }
+        let ended = ended.unwrap_or_default();
+        assert!(Instant::now() < end, "waited too long for {what} {ended}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 /// A program that ends with the test, and what it prints.
 pub struct Program {
-    child: Child,
+    running: Rc<Running>,
     input: Option<ChildStdin>,
     lines: Arc<Mutex<Vec<String>>>,
+}
+
+struct Running {
+    name: String,
+    child: RefCell<Child>,
+    errors: Arc<Mutex<Vec<String>>>,
+}
+
+impl Running {
+    /// That it has ended, and its last words.
+    fn ended(&self) -> Option<String> {
+        let status = self.child.borrow_mut().try_wait().unwrap()?;
+        let errors = self.errors.lock().unwrap().join("\n");
+        Some(format!("({} has ended: {status}\n{errors})", self.name))
+    }
+}
+
+/// The lines of a stream, as they come.
+fn lines_of(stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<String>>> {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&lines);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            sink.lock().unwrap().push(line);
+        }
+    });
+    lines
 }
 
 impl Program {
@@ -46,21 +91,23 @@ impl Program {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let (output, sink) = (child.stdout.take().unwrap(), Arc::clone(&lines));
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                sink.lock().unwrap().push(line);
-            }
+        let lines = lines_of(child.stdout.take().unwrap());
+        let errors = lines_of(child.stderr.take().unwrap());
+        let input = child.stdin.take();
+        let name = format!("{command:?}");
+        let running = Rc::new(Running { name, child: RefCell::new(child), errors });
+        RUNNING.with_borrow_mut(|all| {
+            all.retain(|program| program.strong_count() > 0);
+            all.push(Rc::downgrade(&running));
         });
-        Self { input: child.stdin.take(), child, lines }
+        Self { running, input, lines }
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.running.child.borrow().id()
     }
 
     pub fn lines(&self) -> Vec<String> {
@@ -69,7 +116,7 @@ impl Program {
 
     /// The first line with these words.
     pub fn line(&self, words: &str) -> String {
-        until(&format!("{words:?} of {:?}", self.lines()), || {
+        until(&format!("{words:?} of {:?}", self.running.name), || {
             self.lines().into_iter().find(|line| line.contains(words))
         })
     }
@@ -77,12 +124,20 @@ impl Program {
     pub fn tell(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
+
+    /// Waits for its end; true if it succeeded.
+    fn succeeds(self) -> bool {
+        let child = &self.running.child;
+        let end = || child.borrow_mut().try_wait().unwrap();
+        until(&format!("the end of {:?}", self.running.name), end).success()
+    }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let mut child = self.running.child.borrow_mut();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 
@@ -116,6 +171,10 @@ impl Recorder {
         let lines = self.heard();
         let parsed = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
         parsed.filter_map(|line| line.get(name).cloned()).collect()
+    }
+
+    pub fn notes(&self) -> Vec<Value> {
+        self.requests("note")
     }
 
     pub fn saves(&self) -> Vec<Value> {
@@ -152,6 +211,8 @@ fn serve(
         let answers = if request.get("save").is_some() {
             let verdict = json!({"version": 1, "line": "editor waited 1.6 s for a <lock>"});
             vec![json!({"path": trace, "warnings": []}), json!({ "verdict": verdict })]
+        } else if request.get("note").is_some() {
+            vec![json!({"noted": true})]
         } else if let Some(marks) = request.get("marks").and_then(Value::as_array) {
             vec![json!({"marks": {"taken": marks.len(), "refused": 0}})]
         } else {
@@ -278,10 +339,10 @@ impl Desktop {
         ]);
     }
 
+    /// Runs to its end. What it waits for may never come (`--sync`): it has no more time than
+    /// anything else.
     pub fn xdotool(&self, arguments: &[&str]) {
-        let status =
-            self.command("xdotool").args(arguments).stdout(Stdio::null()).status().unwrap();
-        assert!(status.success(), "xdotool {arguments:?}");
+        assert!(self.start_program("xdotool", arguments).succeeds(), "xdotool {arguments:?}");
     }
 
     /// The notifications so far.

@@ -9,7 +9,9 @@ mod desktop;
 mod tests;
 
 use desktop::{Missing, have};
+use std::panic::catch_unwind;
 use std::process::ExitCode;
+use std::time::Instant;
 use unhitch_agent::{InputMode, Report, Settings, run};
 
 /// Set for the agent: its settings, as TOML.
@@ -25,30 +27,52 @@ fn main() -> ExitCode {
     if let Ok(settings) = std::env::var(AGENT) {
         return agent(&settings);
     }
-    let rounds = std::env::var("UNHITCH_SOAK").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     // As the harness does, a word chooses tests.
     let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let mut passed = 0;
-    for (name, test) in tests::TESTS {
-        if wanted.is_some_and(|wanted| !name.contains(wanted.as_str())) {
-            continue;
-        }
-        let mut result = Ok(());
-        for _ in 0..rounds {
-            result = test();
-            if result.is_err() {
-                break;
+    let chosen = tests::TESTS
+        .iter()
+        .filter(|(name, _)| wanted.is_none_or(|wanted| name.contains(wanted.as_str())));
+    run_all(&chosen.collect::<Vec<_>>())
+}
+
+/// Runs tests one after the other, and reports as the harness does: a test that fails does not end
+/// the others.
+fn run_all(chosen: &[&(&str, tests::Test)]) -> ExitCode {
+    let rounds = std::env::var("UNHITCH_SOAK").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let (begun, [mut passed, mut ignored]) = (Instant::now(), [0; 2]);
+    let mut failed = Vec::new();
+    println!("\nrunning {} tests", chosen.len());
+    for (name, test) in chosen {
+        // It says by itself where and why it panics.
+        match catch_unwind(|| (0..rounds).try_for_each(|_| test())) {
+            Ok(Ok(())) => {
+                passed += 1;
+                println!("test {name} ... ok");
+            }
+            Ok(Err(Missing(what))) => {
+                ignored += 1;
+                println!("SKIPPED {name}: there is no {what}");
+                println!("test {name} ... ignored");
+            }
+            Err(_) => {
+                failed.push(name);
+                println!("test {name} ... FAILED");
             }
         }
-        match result {
-            Ok(()) => println!("test {name} ... ok"),
-            Err(Missing(what)) => println!("SKIPPED {name}: there is no {what}"),
-        }
-        passed += 1;
     }
-    // The first that fails panics, and ends the program.
-    println!("\ntest result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured");
-    ExitCode::SUCCESS
+    if !failed.is_empty() {
+        println!("\nfailures:");
+        failed.iter().for_each(|name| println!("    {name}"));
+    }
+    let result = if failed.is_empty() { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {result}. {passed} passed; {} failed; {ignored} ignored; 0 measured; \
+         {} filtered out; finished in {:.2}s\n",
+        failed.len(),
+        tests::TESTS.len() - chosen.len(),
+        begun.elapsed().as_secs_f64()
+    );
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
 /// Serves the session, and prints what it reports.
@@ -59,6 +83,7 @@ fn agent(settings: &str) -> ExitCode {
         Report::Ready(text) => println!("ready: {text}"),
         Report::Warning(text) => println!("warning: {text}"),
         Report::Saved(path) => println!("saved: {}", path.display()),
+        Report::Noted(path) => println!("noted: {}", path.display()),
         Report::Judged(path, line) => println!("judged: {}: {line}", path.display()),
         _ => {}
     });

@@ -5,10 +5,12 @@ use serde_json::{Value, json};
 use std::fs;
 use std::time::{Duration, Instant};
 
-type Test = fn() -> Result<(), Missing>;
+pub type Test = fn() -> Result<(), Missing>;
 
 pub const TESTS: &[(&str, Test)] = &[
     ("a_hot_key_saves_and_the_answer_is_shown", hot_key),
+    ("a_note_on_a_save_by_hot_key_is_asked_for_and_stored", note),
+    ("without_a_dialog_the_page_takes_the_note", note_on_page),
     ("a_hot_key_that_is_taken_is_said_and_not_stolen", taken),
     ("private_marks_are_classes_and_no_keycode_crosses_the_socket", private),
     ("full_marks_have_the_key", full),
@@ -34,20 +36,72 @@ fn hot_key() -> Result<(), Missing> {
     assert_eq!(save["by_hand"], true);
     assert_eq!(save["trigger"]["kind"], "hot_key");
     let shown = desktop.notification("editor waited 1.6 s for a &lt;lock&gt;");
-    assert_eq!(shown["actions"], json!(["open", "Open the page"]));
+    assert_eq!(shown["actions"], json!(BUTTONS));
     assert_eq!(shown["number"], 1, "it replaces the first: {:?}", desktop.notifications());
     agent.line("judged: ");
     desktop.services.tell("press 1 open");
-    let opened = desktop.folder.path().join("opened");
-    let page =
-        until("the page", || fs::read_to_string(&opened).ok().filter(|text| !text.is_empty()));
-    assert!(page.starts_with("view --open ") && page.ends_with("/trace.hitch"), "{page}");
+    assert_page_opens(&desktop);
     // Held down, it saves once; pressed again later, again.
     assert_eq!(desktop.recorder.saves().len(), 1);
     std::thread::sleep(Duration::from_millis(1100));
     press_hot_key(&desktop);
     until("a second save", || (desktop.recorder.saves().len() == 2).then_some(()));
     assert!(desktop.recorder.marks().is_empty());
+    Ok(())
+}
+
+/// The buttons of a notification on a save by hot key.
+const BUTTONS: [&str; 4] = ["open", "Open the page", "note", "Add a note"];
+
+fn assert_page_opens(desktop: &Desktop) {
+    let opened = desktop.folder.path().join("opened");
+    let page =
+        until("the page", || fs::read_to_string(&opened).ok().filter(|text| !text.is_empty()));
+    assert!(page.starts_with("view --open ") && page.ends_with("/trace.hitch"), "{page}");
+}
+
+/// An agent for which only the programs of a folder are installed, after a save by hot key.
+fn saved_with_programs(desktop: &Desktop, zenity: Option<&str>) -> Program {
+    let programs = desktop.folder.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    if let Some(script) = zenity {
+        let path = programs.join("zenity");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(path, mode).unwrap();
+    }
+    let agent = desktop.agent_in(NO_PINGS, &[("PATH", programs.to_str().unwrap())]);
+    agent.line("ready: ");
+    press_hot_key(desktop);
+    let shown = desktop.notification("editor waited");
+    assert_eq!(shown["actions"], json!(BUTTONS));
+    agent
+}
+
+fn note() -> Result<(), Missing> {
+    let mut desktop = Desktop::start()?;
+    // The first time, the user says nothing, then something.
+    let script = "cd \"$XDG_RUNTIME_DIR\"\necho \"$*\" >> asked\n\
+                  [ -e cancelled ] || { echo no; : > cancelled; exit 1; }\necho '  it hung; $(x)'";
+    let agent = saved_with_programs(&desktop, Some(script));
+    let asked = || fs::read_to_string(desktop.folder.path().join("asked")).unwrap_or_default();
+    desktop.services.tell("press 1 note");
+    until("the dialog", || (asked().lines().count() == 1).then_some(()));
+    desktop.services.tell("press 1 note");
+    let noted = agent.line("noted: ");
+    assert!(noted.ends_with("/trace.hitch") && asked().starts_with("--entry "), "{noted}");
+    let trace = desktop.folder.path().join("trace.hitch");
+    assert_eq!(desktop.recorder.notes(), [json!({"path": trace, "text": "it hung; $(x)"})]);
+    assert!(!desktop.folder.path().join("opened").exists());
+    Ok(())
+}
+
+fn note_on_page() -> Result<(), Missing> {
+    let mut desktop = Desktop::start()?;
+    let _agent = saved_with_programs(&desktop, None);
+    desktop.services.tell("press 1 note");
+    assert_page_opens(&desktop);
+    assert!(desktop.recorder.notes().is_empty());
     Ok(())
 }
 
@@ -141,12 +195,19 @@ fn traced(desktop: &Desktop, settings: &str) -> Result<String, Missing> {
     have("xtrace")?;
     let log = desktop.folder.path().join("requests");
     let _ = fs::remove_file(&log);
-    // A display of our own: tests of other sessions run beside this one.
-    let display = format!(":{}", 20_000 + std::process::id() % 10_000);
+    // A display that nobody has: tests of other sessions may run beside this one.
+    let socket_of = |number: u32| format!("/tmp/.X11-unix/X{number}");
+    let is_free = |number: &u32| {
+        !fs::exists(socket_of(*number)).unwrap()
+            && !fs::exists(format!("/tmp/.X{number}-lock")).unwrap()
+    };
+    let first = 20_000 + std::process::id() % 10_000;
+    let number = (first..).find(is_free).unwrap();
+    let display = format!(":{number}");
     let file = log.to_str().unwrap();
     let _tracer =
         Program::start(desktop.command("xtrace").args(["-n", "-k", "-o", file, "-D", &display]));
-    let socket = format!("/tmp/.X11-unix/X{}", &display[1..]);
+    let socket = socket_of(number);
     until("xtrace", || fs::exists(&socket).unwrap().then_some(()));
     let agent = desktop.agent_in(settings, &[("DISPLAY", &display)]);
     agent.line("ready: ");
@@ -179,9 +240,13 @@ fn off() -> Result<(), Missing> {
     Ok(())
 }
 
+/// *Why the hang is so much longer than the threshold*: a busy machine may make any window late, and
+/// must neither be taken for the hang nor hide it.
 fn hang() -> Result<(), Missing> {
+    const THRESHOLD_MS: u64 = 800;
+    const HANG_S: u64 = 5;
     let desktop = Desktop::start()?;
-    let _agent = desktop.agent("not_answering_ms = 400");
+    let _agent = desktop.agent(&format!("not_answering_ms = {THRESHOLD_MS}"));
     let mut window = desktop.window();
     let is_pong = |mark: &Value| mark["kind"] == "ping" && mark["answered"] == true;
     let pinged = until("an answer", || {
@@ -189,10 +254,13 @@ fn hang() -> Result<(), Missing> {
         desktop.recorder.marks().into_iter().find(is_pong)
     });
     assert_eq!(pinged["pid"], window.pid());
-    window.tell("hang 2.5");
+    let told = now_ns();
+    window.tell(&format!("hang {HANG_S}"));
+    let ns = |value: &Value, field: &str| value[field].as_u64().unwrap();
     let save = until("a save", || {
         desktop.xdotool(&["key", "a"]);
-        desktop.recorder.saves().first().cloned()
+        let mut saves = desktop.recorder.saves().into_iter();
+        saves.find(|save| ns(&save["trigger"], "to_ns") >= told + THRESHOLD_MS * 1_000_000)
     });
     assert_eq!(save["by_hand"], false);
     let trigger = &save["trigger"];
@@ -200,16 +268,17 @@ fn hang() -> Result<(), Missing> {
         (&trigger["kind"], &trigger["pid"]),
         (&json!("not_answering"), &json!(window.pid()))
     );
-    let ns = |value: &Value, field: &str| value[field].as_u64().unwrap();
-    let waited = ns(trigger, "to_ns") - ns(trigger, "from_ns");
-    assert!(waited >= 400_000_000, "{trigger}");
+    let from = ns(trigger, "from_ns");
+    assert!(ns(trigger, "to_ns") - from >= THRESHOLD_MS * 1_000_000, "{trigger}");
     desktop.notification("editor waited");
     // The end of the hang is marked as well, with the whole of it.
-    let is_long =
-        |mark: &Value| is_pong(mark) && ns(mark, "time_ns") - ns(mark, "sent_ns") >= 1_500_000_000;
-    let whole = desktop.recorder.mark("the end of the hang", is_long);
-    assert_eq!(ns(&whole, "sent_ns"), ns(trigger, "from_ns"));
-    assert_eq!(desktop.recorder.saves().len(), 1, "one save per hang");
+    let whole = desktop
+        .recorder
+        .mark("the end of the hang", |mark| is_pong(mark) && ns(mark, "sent_ns") == from);
+    assert!(ns(&whole, "time_ns") >= told + HANG_S * 1_000_000_000, "{whole}");
+    let saves = desktop.recorder.saves();
+    let of_this = saves.iter().filter(|save| ns(&save["trigger"], "from_ns") == from);
+    assert_eq!(of_this.count(), 1, "one save per hang");
     assert!(desktop.recorder.marks().iter().all(|mark| mark["kind"] == "ping"), "input is off");
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::path::PathBuf;
 use std::time::Duration;
 use unhitch_formats::container::{Mark, TriggerFacts};
 
@@ -9,6 +10,8 @@ use unhitch_formats::container::{Mark, TriggerFacts};
 const MAX_TEXT_BYTES: usize = 256;
 /// Maximum length of a trigger's kind.
 const MAX_KIND_BYTES: usize = 32;
+/// Maximum length of a note, bytes.
+const MAX_NOTE_BYTES: usize = 4096;
 /// Maximum number of marks in a request.
 const MAX_MARKS: usize = 256;
 /// Maximum delay of a save.
@@ -20,6 +23,8 @@ pub(crate) enum Request {
     Save(SaveRequest),
     /// The marks that are valid, how many are not, and what is wrong with the first of those.
     Marks(Vec<Mark>, usize, Option<String>),
+    /// What to add to the notes of a trace.
+    Note(NoteRequest),
     Status,
     Subscribe,
     Configuration,
@@ -36,6 +41,13 @@ pub(crate) struct SaveRequest {
     pub(crate) verdict: bool,
 }
 
+/// A request to add to the notes of a trace.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub(crate) struct NoteRequest {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct SaveJson {
@@ -47,7 +59,7 @@ struct SaveJson {
 }
 
 const UNKNOWN: &str = "request not understood; a request is a line of JSON with one member: save, \
-                       marks, status, subscribe, configuration or reload";
+                       marks, note, status, subscribe, configuration or reload";
 
 /// Reads a line.
 pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
@@ -59,6 +71,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
     match name.as_str() {
         "save" => save(value).map(Request::Save),
         "marks" => marks(value),
+        "note" => note(value).map(Request::Note),
         "status" => Ok(Request::Status),
         "subscribe" => Ok(Request::Subscribe),
         "configuration" => Ok(Request::Configuration),
@@ -80,6 +93,15 @@ fn save(value: Value) -> Result<SaveRequest, String> {
         after: json.after_ms.map(Duration::from_millis),
         verdict: json.verdict,
     })
+}
+
+fn note(value: Value) -> Result<NoteRequest, String> {
+    let note: NoteRequest =
+        serde_json::from_value(value).map_err(|error| format!("note: {error}"))?;
+    if note.text.trim().is_empty() || note.text.len() > MAX_NOTE_BYTES {
+        return Err(format!("note: a text of at most {MAX_NOTE_BYTES} bytes is expected"));
+    }
+    Ok(note)
 }
 
 /// A client's trigger. Names are those of the configuration's, so it has none.
@@ -189,6 +211,9 @@ mod tests {
             json!({"save": {"trigger": {"kind": "a b"}}}),
             json!({"save": {"trigger": {"kind": "x".repeat(33)}}}),
             json!({"save": {"trigger": {"kind": "x", "text": "y".repeat(257)}}}),
+            json!({"note": {"path": "/a.hitch"}}),
+            json!({"note": {"path": "/a.hitch", "text": " "}}),
+            json!({"note": {"path": "/a.hitch", "text": "x".repeat(4097)}}),
             json!({"marks": {}}),
             json!({"marks": vec![json!({}); 257]}),
         ] {

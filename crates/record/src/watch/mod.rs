@@ -9,6 +9,7 @@ mod config;
 mod events;
 mod gate;
 mod notify;
+mod recovery;
 mod requests;
 mod retention;
 mod service;
@@ -48,11 +49,12 @@ pub fn watch(
     let mut service =
         service::Service::start(options, namer.rule_reader(), jobs, progress, report, signals)?;
     std::thread::scope(|scope| {
-        let waker = service.waker();
+        let tell = worker::Tell { done, waker: service.waker() };
+        let recovery = service.recovery();
         let worker = std::thread::Builder::new().name("unhitch-worker".to_owned());
         worker
             .spawn_scoped(scope, move || {
-                worker::work(&to_do, &done, &waker, namer, judge, signals.stop);
+                worker::work(&to_do, &tell, namer, judge, &recovery, signals.stop);
             })
             .map_err(|source| Error::System { action: "start a thread", source })?;
         service.run()

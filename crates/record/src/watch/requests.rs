@@ -2,7 +2,8 @@
 
 use super::config::GroupReads;
 use super::service::{Service, Wanted};
-use crate::control::{Class, ClientId, Incoming, Peer, Rate, Request, SaveRequest};
+use super::worker::Task;
+use crate::control::{Class, ClientId, Incoming, NoteRequest, Peer, Rate, Request, SaveRequest};
 use crate::marks::Sender;
 use crate::save::Saved;
 use crate::sys;
@@ -25,6 +26,10 @@ impl Service<'_> {
                 Err(answer) => answer,
             },
             Request::Marks(marks, refused, reason) => self.take_marks(peer, marks, refused, reason),
+            Request::Note(note) => match self.note(client, peer, note) {
+                Ok(()) => return,
+                Err(answer) => answer,
+            },
             Request::Status => json!({ "status": self.status_json(peer.class) }),
             Request::Subscribe => return self.server.subscribe(client),
             Request::Configuration | Request::Reload if !is_owner => {
@@ -76,8 +81,26 @@ impl Service<'_> {
             trigger: save.trigger,
             key,
             client: Some(client),
+            uid: Some(peer.uid),
             wants_verdict: save.verdict,
         })
+    }
+
+    /// Has a note added to a trace that its sender had saved. The owner may add to any of those.
+    ///
+    /// It counts as a save: the trace is written again.
+    fn note(&mut self, client: ClientId, peer: Peer, note: NoteRequest) -> Result<(), Value> {
+        let may = |uid: u32| peer.class == Class::Owner || uid == peer.uid;
+        if !self.asked.iter().any(|(path, uid)| *path == note.path && may(*uid)) {
+            return Err(json!({ "error": "this recorder made no such trace for you" }));
+        }
+        if let Some(wait) = self.too_fast(peer, Rate::Saves) {
+            return Err(slow_down("too many notes", Some(wait)));
+        }
+        match self.give(Task::Note(client, note)) {
+            true => Ok(()),
+            false => Err(json!({ "error": "the recorder is about to end" })),
+        }
     }
 
     fn take_marks(

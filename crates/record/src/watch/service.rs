@@ -4,9 +4,10 @@ use super::config::Config;
 use super::events::{Signals, WatchEvent, WatchOptions};
 use super::gate::{Gate, reason};
 use super::notify::notify;
+use super::recovery::Recovery;
 use super::retention::{Keeper, has_free};
 use super::unsaved::Unsaved;
-use super::worker::{Job, Progress};
+use super::worker::{Job, Progress, Task};
 use crate::control::{self, ClientId, Rates, Server};
 use crate::error::Error;
 use crate::marks::Marks;
@@ -25,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use unhitch_formats::container::{SaveFile, TriggerFacts};
-use unhitch_model::Time;
+use unhitch_model::{Time, units};
 
 /// How long to sleep when nothing happens: a client that takes too long is dropped then.
 const SLEEP: Duration = Duration::from_secs(10);
@@ -35,6 +36,8 @@ const SHORT_SLEEP: Duration = Duration::from_millis(500);
 const MAX_JOBS: usize = 8;
 /// How many of the last saves the status lists.
 const LAST_SAVES: usize = 8;
+/// For how many of the last saves it is known who asked for them.
+const MAX_ASKED: usize = 256;
 
 /// The always-on recorder.
 pub(super) struct Service<'a> {
@@ -51,6 +54,8 @@ pub(super) struct Service<'a> {
     pub(super) sources: Sources,
     pub(super) counts: Counts,
     pub(super) last_saves: VecDeque<LastSave>,
+    /// The last traces with the user who asked for them, oldest first.
+    pub(super) asked: VecDeque<(PathBuf, u32)>,
     pub(super) in_work: usize,
     pub(super) wanted: Vec<Wanted>,
     pub(super) reporter: Reporter,
@@ -58,7 +63,7 @@ pub(super) struct Service<'a> {
     wake: UnixStream,
     keeper: Keeper,
     unsaved: Unsaved<SaveFile>,
-    jobs: Option<Sender<Job>>,
+    jobs: Option<Sender<Task>>,
     progress: Receiver<Progress>,
     pub(super) report: &'a mut dyn FnMut(WatchEvent<'_>),
     signals: Signals<'a>,
@@ -92,6 +97,8 @@ pub(super) struct Wanted {
     /// What its limits are counted by.
     pub(super) key: String,
     pub(super) client: Option<ClientId>,
+    /// The client's user.
+    pub(super) uid: Option<u32>,
     pub(super) wants_verdict: bool,
 }
 
@@ -99,7 +106,7 @@ impl<'a> Service<'a> {
     pub(super) fn start(
         options: WatchOptions,
         reader: Box<dyn RuleReader>,
-        jobs: Sender<Job>,
+        jobs: Sender<Task>,
         progress: Receiver<Progress>,
         report: &'a mut dyn FnMut(WatchEvent<'_>),
         signals: Signals<'a>,
@@ -129,6 +136,7 @@ impl<'a> Service<'a> {
             sources,
             counts: Counts::default(),
             last_saves: VecDeque::new(),
+            asked: VecDeque::new(),
             in_work: 0,
             wanted: Vec::new(),
             reporter,
@@ -154,6 +162,15 @@ impl<'a> Service<'a> {
     /// What ends this recorder's sleep.
     pub(super) fn waker(&self) -> Reporter {
         self.reporter.clone()
+    }
+
+    /// What to look after when a recorder before this one was killed.
+    pub(super) fn recovery(&self) -> Recovery {
+        Recovery {
+            folder: self.config.folder.clone(),
+            readers: self.config.recorder.readers,
+            judge: self.config.verdict,
+        }
     }
 
     pub(super) fn not_armed(&self) -> Vec<String> {
@@ -330,6 +347,10 @@ impl<'a> Service<'a> {
                     false => self.counts.automatic += 1,
                 }
                 self.gate.note_saved(&wanted.key);
+                if let Some(uid) = wanted.uid {
+                    self.asked.push_back((saved.path.clone(), uid));
+                    self.asked.drain(..self.asked.len().saturating_sub(MAX_ASKED));
+                }
                 self.enqueue(saved, save, wanted.client, wanted.wants_verdict);
             }
             Err(error) => {
@@ -379,11 +400,12 @@ impl<'a> Service<'a> {
             wants_verdict,
             judged: self.config.verdict,
         };
-        if let Some(jobs) = &self.jobs
-            && jobs.send(job).is_ok()
-        {
-            self.in_work += 1;
-        }
+        self.in_work += usize::from(self.give(Task::Finish(Box::new(job))));
+    }
+
+    /// Gives the worker something to do; false if it has ended.
+    pub(super) fn give(&self, task: Task) -> bool {
+        self.jobs.as_ref().is_some_and(|jobs| jobs.send(task).is_ok())
     }
 
     /// The worker is a step further.
@@ -417,6 +439,25 @@ impl<'a> Service<'a> {
                 }
                 self.judged(*job, &verdict);
             }
+            Progress::Noted(client, result) => {
+                let answer = match result {
+                    Ok(()) => json!({ "noted": true }),
+                    Err(error) => control::failed(&format!("the note was not stored: {error}")),
+                };
+                self.server.answer(client, &answer);
+            }
+            Progress::Removed(count) => {
+                let files = units::plural(count as u64, "file");
+                let text = format!("removed {files} that an earlier recorder had begun to write");
+                (self.report)(WatchEvent::Note(&text));
+            }
+            Progress::JudgedLate(path, verdict, error) => {
+                if let Some(error) = error {
+                    (self.report)(WatchEvent::Note(&error));
+                }
+                // Not published: its moment has passed.
+                (self.report)(WatchEvent::Judged { path: &path, verdict: &verdict });
+            }
         }
     }
 
@@ -445,6 +486,7 @@ impl Wanted {
             trigger: None,
             key: String::new(),
             client: None,
+            uid: None,
             wants_verdict: false,
         }
     }
