@@ -42,10 +42,10 @@ fn main() {
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    if let [load, path] = &words[..]
-        && load == "load-file"
+    if let [how, path] = &words[..]
+        && let Some(measure) = alone(how)
     {
-        return reading::load(path.as_ref());
+        return measure(path.as_ref());
     }
     let wanted = |part: &str| words.is_empty() || words.iter().any(|word| word == part);
     let folder = tempfile::tempdir()?;
@@ -70,15 +70,24 @@ fn main() -> anyhow::Result<()> {
     part("ordinary", &mut recorder::ordinary_cost);
     part("save", &mut |table| saving::save(table, folder.path()));
     part("load", &mut |table| {
-        reading::loader(table, &reading::record(folder.path(), reading::FOR_LOADING)?)
+        for engine in reading::ENGINES {
+            let path = reading::record(folder.path(), reading::FOR_LOADING, engine)?;
+            reading::loader(table, &path, &format!("a storm by {engine}"))?;
+        }
+        Ok(())
     });
     part("why", &mut |table| {
-        reading::answer(
-            table,
-            &reading::record(folder.path(), reading::FOR_ANSWERING)?,
-            "a storm",
-        )?;
-        reading::answer(table, &reading::record_build(folder.path())?, "a build")
+        for engine in reading::ENGINES {
+            let path = reading::record(folder.path(), reading::FOR_ANSWERING, engine)?;
+            reading::answer(table, &path, &format!("a storm by {engine}"))?;
+            let path = reading::record_build(folder.path(), engine)?;
+            reading::answer(table, &path, &format!("a build by {engine}"))?;
+        }
+        Ok(())
+    });
+    part("open", &mut |table| {
+        let path = reading::record(folder.path(), reading::FOR_OPENING, "bpf")?;
+        reading::opening(table, &path, "a storm by bpf")
     });
     part("service", &mut |table| service::cost(table, folder.path()));
     part("scan", &mut scan::scan);
@@ -97,6 +106,16 @@ fn main() -> anyhow::Result<()> {
         println!("noise: {other} also records this machine, which slows every switch");
     }
     Ok(())
+}
+
+/// What a fresh process of this program measures, which does nothing else.
+#[cfg(target_os = "linux")]
+fn alone(how: &str) -> Option<fn(&std::path::Path) -> anyhow::Result<()>> {
+    match how {
+        "load-file" => Some(reading::load),
+        "view-file" => Some(reading::view),
+        _ => None,
+    }
 }
 
 #[cfg(target_os = "linux")]

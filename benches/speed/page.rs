@@ -74,10 +74,10 @@ pub fn page(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// The indices, the lanes of all CPUs, and the first view of the page.
-fn first_view(trace: &Trace) -> (Analysis<'_>, Lanes) {
+pub fn first_view(trace: &Trace) -> (Analysis<'_>, Lanes) {
     let analysis = Analysis::new(trace, &Rules::default());
     let lanes = Lanes::new(&analysis);
-    let cpus: Vec<Lane> = (0..SIZE.cpus).map(Lane::Cpu).collect();
+    let cpus: Vec<Lane> = trace.spans.iter().map(|span| Lane::Cpu(span.cpu)).collect();
     let screen = Screen::new(analysis.timeline.window(), COLUMNS);
     // Never cancelled.
     let _ = lanes.views(&analysis, &cpus, &screen, &Cancel::never());

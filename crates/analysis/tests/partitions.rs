@@ -118,6 +118,11 @@ fn assert_partition(analysis: &Analysis<'_>, window: Window) {
             at = segment.window.end;
         }
         assert_eq!(at, expected.end.max(expected.start), "{thread:?} ends early: {segments:#?}");
+        for segment in &segments {
+            let until = Window::new(window.start, segment.window.end);
+            let last = analysis.timeline.last_segment(analysis.trace, thread, until);
+            assert_eq!(last, Some(*segment), "{thread:?}: {segments:#?}");
+        }
         let explanation = unhitch_analysis::explain::explain(analysis, thread, window);
         let sum: u64 = explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum();
         assert_eq!(sum, expected.duration_ns());

@@ -36,15 +36,12 @@ pub(super) fn add(analysis: &Analysis<'_>, stall: &mut Stall) {
     }
     for _ in 0..MAX_DEPTH {
         let mut next = Vec::new();
-        for index in analysis.trace.wakings.range(until) {
-            let (waker, wakee) =
-                (analysis.trace.wakings.waker[index], analysis.trace.wakings.wakee[index]);
-            let at = analysis.trace.wakings.time[index];
-            let is_waker =
-                |(thread, when): &(ThreadId, Window)| *thread == waker && when.contains(at);
+        for index in issued(analysis, &waited_for, until) {
+            let (wakee, at) =
+                (analysis.trace.wakings.wakee[index], analysis.trace.wakings.time[index]);
             let is_known =
                 stall.victims.contains(&wakee) || found.iter().any(|waiter| waiter.thread == wakee);
-            if is_known || found.len() == MAX_WAITERS || !waited_for.iter().any(is_waker) {
+            if is_known || found.len() == MAX_WAITERS {
                 continue;
             }
             if let Some(waited_ns) = waited(&mut habits, index, window) {
@@ -59,6 +56,16 @@ pub(super) fn add(analysis: &Analysis<'_>, stall: &mut Stall) {
     stall.waiters = found;
 }
 
+/// The wake-ups that each of these threads issued itself in its window, as far as that lies inside
+/// `within`, in order of time.
+fn issued(analysis: &Analysis<'_>, wakers: &[(ThreadId, Window)], within: Window) -> Vec<usize> {
+    let of = |(waker, when): &(ThreadId, Window)| analysis.issued(*waker, when.intersect(within));
+    let mut all: Vec<usize> = wakers.iter().flat_map(of).map(|index| *index as usize).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// How long the thread that a wake-up woke had waited for that inside `window`; nothing if it was
 /// not for half of it, or if it only had nothing to do.
 fn waited(habits: &mut Habits<'_, '_>, wake: usize, window: Window) -> Option<u64> {
@@ -69,7 +76,6 @@ fn waited(habits: &mut Habits<'_, '_>, wake: usize, window: Window) -> Option<u6
     let waited_ns = sleep.window.duration_ns();
     let stack = sleep.wait_stack(analysis.trace);
     (waited_ns * 2 >= window.duration_ns()
-        && analysis.stacks.is_by_task(analysis.trace, wake)
         && class_of(analysis, &sleep) != WaitClass::KernelIdle
         && !analysis.stacks.is_kernel_thread(stack)
         && !is_never_victim(analysis, wakee)
@@ -85,7 +91,7 @@ fn sleep_before(
     window: Window,
 ) -> Option<Segment> {
     let until = Window::new(window.start, at);
-    let last = analysis.segments(thread, until).pop()?;
+    let last = analysis.timeline.last_segment(analysis.trace, thread, until)?;
     (matches!(last.state, State::Sleeping(_)) && last.window.end == at)
         .then_some(Segment { window: last.window.intersect(window), ..last })
 }

@@ -102,6 +102,21 @@ impl Timeline {
         segments
     }
 
+    /// The last of the same segments, without making those before its cycle.
+    pub fn last_segment(&self, trace: &Trace, thread: ThreadId, window: Window) -> Option<Segment> {
+        let cycles = self.cycles_of(thread);
+        let begun = cycles.partition_point(|cycle| self.first_time(trace, cycle) < window.end);
+        let begins = cycles[..begun].iter().rev().map(|cycle| self.first_time(trace, cycle));
+        let inside = begins.take_while(|begin| *begin > window.start);
+        // What a cycle leaves open, as a loss may, an earlier one tells.
+        inside.chain([window.start]).find_map(|begin| {
+            let mut last = None;
+            let from = Window::new(begin, window.end);
+            self.each_segment(trace, thread, from, &mut |segment| last = Some(segment));
+            last
+        })
+    }
+
     /// Calls `take` with each of the same segments, without collecting them.
     pub fn each_segment(
         &self,

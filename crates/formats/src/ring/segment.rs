@@ -145,6 +145,11 @@ impl<'a> Segment<'a> {
                 segment.descriptor(record.bytes);
             }
         }
+        // Counted at once: there are too many to look each one's kind up.
+        let many =
+            [("switch", segment.rows.switches.len()), ("wake-up", segment.rows.wakings.len())];
+        let many = many.into_iter().filter(|(_, count)| *count > 0);
+        segment.counts.extend(many.map(|(kind, count)| (kind, count as u64)));
         if scope == Scope::Stacks {
             segment.drop_events();
         }
@@ -178,7 +183,6 @@ impl<'a> Segment<'a> {
     }
 
     fn switch(&mut self, time: u64, payload: u64) {
-        *self.counts.entry("switch").or_default() += 1;
         let (next, state) = (payload as u32 & 0x3f_ffff, state(payload >> 22 & 15));
         let of = Switch {
             prev: self.current,
@@ -199,7 +203,6 @@ impl<'a> Segment<'a> {
     }
 
     fn waking(&mut self, time: u64, payload: u64) {
-        *self.counts.entry("wake-up").or_default() += 1;
         let wakee = payload as u32 & 0x3f_ffff;
         let flags = match payload >> 22 & 3 {
             0 => WakeFlags::default(),
