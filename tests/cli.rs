@@ -413,7 +413,8 @@ fn tables_are_grouped_filtered_and_printed_three_ways() {
             .starts_with("switched in (s)  cpu  thread  tid  process  woken by  off-CPU (ms)  waited (ms)  runnable (ms)  ran for (ms)"),
         "{switches}"
     );
-    assert_eq!((lines.len(), lines[4]), (5, "… and 7 more of 10 rows (--top N)"), "{switches}");
+    assert_eq!((lines.len(), lines[4]), (6, "… and 7 more of 10 rows (--top N)"), "{switches}");
+    assert!(lines[5].starts_with("WARNING  function names are missing"), "{switches}");
     let by =
         ["--by", "New Process Id", "--show", "count,sum:waited,max:waited", "--sort", "pid:asc"];
     let (grouped, _) = ends_with(0, ["table", &trace, "switches", "--csv"].into_iter().chain(by));
