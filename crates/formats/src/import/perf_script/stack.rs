@@ -56,7 +56,8 @@ impl StackText {
         } else if known {
             out.named(trace, frame.file, function, frame.offset.saturating_sub(back as u32))
         } else {
-            out.nameless(trace, frame.file, avma)
+            let file = frame.file.rsplit('/').next().unwrap_or(frame.file);
+            out.named(trace, frame.file, &format!("[{file}]"), 0)
         };
         self.name_inlined(trace, id);
         self.is_mapped |= !is_kernel && frame.file != UNKNOWN;

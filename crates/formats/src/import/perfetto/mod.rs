@@ -9,7 +9,6 @@ mod ftrace;
 mod interned;
 mod load;
 mod processes;
-mod recording;
 mod samples;
 mod wire;
 
