@@ -95,10 +95,11 @@ fmt: ## format the code
 	@$(CARGO) fmt --all
 	@tools/page format
 
-lint: ## check format, lints, licences and known faults of dependencies
+lint: ## check format, lints, workflows, licences and known faults of dependencies
 	@tools/setup lint
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@tools/check-workflows
 	@tools/page lint
 	@tools/check-dependencies
 

@@ -132,3 +132,19 @@ fn every_phrase_about_what_is_not_known_is_one_that_the_program_says() {
     assert!(phrases > 30, "{phrases}");
     assert!(unknown.is_empty(), "in docs/not-known.md, but nowhere in the program: {unknown:#?}");
 }
+
+/// The workflow that users copy fetches the version that its page belongs to.
+#[test]
+fn the_workflow_for_users_installs_this_version() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ci.md");
+    let page = fs::read_to_string(page).unwrap();
+    let version = concat!("v", env!("CARGO_PKG_VERSION"));
+    let named: Vec<&str> = page
+        .split(|c: char| !(c.is_alphanumeric() || c == '.'))
+        .filter(|word| {
+            let numbers = word.strip_prefix('v').unwrap_or_default();
+            numbers.split('.').count() == 3 && numbers.starts_with(|c: char| c.is_ascii_digit())
+        })
+        .collect();
+    assert_eq!(named, [version; 2], "the folder of the release, and the file in it");
+}
