@@ -6,9 +6,9 @@
 //! programs that cannot be attached (`crates/record`), lockdown (`tools/test-kernels`).
 #![cfg(target_os = "linux")]
 
-use std::io::{Write, stderr};
+use std::io::{BufRead, BufReader, Write, stderr};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use unhitch_model::{FrameId, KeptWait, ModuleKind, ThreadId, Time, Trace};
 use unhitch_record::{EngineChoice, Options, Recorder};
 
@@ -174,7 +174,8 @@ import mmap, sys, time
 file = open(sys.argv[1], 'rb')
 maps = [mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
     for _ in range(10000)]
-for _ in range(800): time.sleep(.005)
+print('mapped', flush=True)
+for _ in range(4000): time.sleep(.005)
 "#;
 
 /// The kernel's part can search 511 mappings of a process: those of the program and its libraries
@@ -188,13 +189,21 @@ fn live_10000_mappings_do_not_cost_the_stacks_of_a_program() {
     let folder = tempfile::tempdir().unwrap();
     let (path, mapped) = (folder.path().join("mapped.hitch"), folder.path().join("mapped"));
     std::fs::copy("/bin/true", &mapped).unwrap();
-    let out = Command::new(UNHITCH)
-        .args(["record", "--engine", "bpf", "--stack-budget", "0", "-o"])
-        .arg(&path)
-        .args(["--", "/usr/bin/python3", "-c", MANY_MAPPINGS])
+    let mut program = Command::new("/usr/bin/python3")
+        .args(["-c", MANY_MAPPINGS])
         .arg(&mapped)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let out = Command::new(UNHITCH)
+        .args(["record", "--engine", "bpf", "--stack-budget", "0", "--for", "3s", "-o"])
+        .arg(&path)
         .output()
         .unwrap();
+    program.kill().unwrap();
+    program.wait().unwrap();
     let said = messages(&out);
     assert!(out.status.success(), "{said}");
     assert_eq!(said.matches("no room for the unwind tables of").count(), 1, "{said}");

@@ -86,12 +86,6 @@ impl NewFile {
         Ok(Self { out, temporary, path: path.to_owned(), existing })
     }
 
-    /// The name under which this process writes the file at `path`.
-    fn temporary(path: &Path) -> PathBuf {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        folder_of(path).join(format!(".{name}.{}{PARTIAL}", std::process::id()))
-    }
-
     /// Gives the finished file its name. Returns it, open as it was.
     ///
     /// # Errors

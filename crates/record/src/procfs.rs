@@ -322,6 +322,16 @@ pub(crate) fn context_switches() -> Option<u64> {
     stat.lines().find_map(|line| line.strip_prefix("ctxt "))?.trim().parse().ok()
 }
 
+/// The machine's memory, in KiB; 0 if it is not known.
+pub(crate) fn memory_kib() -> u64 {
+    total_memory_kib(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
+}
+
+fn total_memory_kib(meminfo: &str) -> u64 {
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    total.and_then(|total| total.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
 /// Parses a CPU list such as `0-3,7`, as in `/sys/devices/system/cpu/online`.
 pub(crate) fn cpu_list(text: &str) -> Vec<u16> {
     let mut cpus = Vec::new();
@@ -425,6 +435,12 @@ mod tests {
             .filter(|&pid| user(pid).is_some() && user(pid) == user(2).filter(|&user| user != 0))
             .count();
         assert_eq!((found.len(), hung), (3 - skipped, Unread { hung: vec![2], skipped }));
+    }
+
+    #[test]
+    fn memory_is_found() {
+        assert_eq!(total_memory_kib("MemTotal:       24684084 kB\nMemFree: 1 kB"), 24_684_084);
+        assert_eq!(total_memory_kib(""), 0);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl RecordingInfo {
             cpus_online: crate::procfs::online_cpus().len() as u32,
             cpus_available: crate::procfs::cpu_list(&text("/sys/devices/system/cpu/possible")).len()
                 as u32,
-            memory_kib: memory_kib(&text("/proc/meminfo")),
+            memory_kib: crate::procfs::memory_kib(),
             command_line: std::env::args_os()
                 .map(|argument| argument.to_string_lossy().into_owned())
                 .collect(),
@@ -116,19 +116,5 @@ impl RecordingInfo {
     /// Relates the clock of the records to the wall clock.
     pub(crate) fn clock(wall_ns: i64, clock_ns: u64) -> ClockData {
         ClockData { clockid: CLOCK as u32, wall_ns: wall_ns as u64, clock_ns }
-    }
-}
-
-pub(crate) fn memory_kib(meminfo: &str) -> u64 {
-    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    total.and_then(|total| total.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn memory_is_found() {
-        assert_eq!(super::memory_kib("MemTotal:       24684084 kB\nMemFree: 1 kB"), 24_684_084);
-        assert_eq!(super::memory_kib(""), 0);
     }
 }

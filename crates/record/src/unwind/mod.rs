@@ -17,7 +17,6 @@ use crate::error::Error;
 use crate::naming::RuleReader;
 use crate::procfs::{self, ExecutableMap};
 use crate::python::{self, PYTHON_WORDS, Python, Pythons};
-use crate::recording_info::memory_kib;
 use crate::sys::SharedArray;
 use aya::maps::{HashMap, MapData, RingBuf};
 use files::{FileId, FileRules, FileState, base_avma, state_of};
@@ -69,10 +68,7 @@ const CODE_OBJECT: u32 = 4;
 /// Number of rules for which there is room on this machine.
 pub(crate) fn rows() -> u32 {
     static ROWS: OnceLock<u32> = OnceLock::new();
-    *ROWS.get_or_init(|| {
-        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        if memory_kib(&memory) >= MUCH_MEMORY_KIB { MANY_ROWS } else { FEW_ROWS }
-    })
+    *ROWS.get_or_init(|| if procfs::memory_kib() >= MUCH_MEMORY_KIB { MANY_ROWS } else { FEW_ROWS })
 }
 
 /// The maps that the kernel's part searches.
