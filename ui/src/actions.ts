@@ -4,12 +4,6 @@ import type { MenuItem } from "./parts/MenuHost";
 import * as store from "./state/store";
 import { type ProcessIx, plural, type Range, type ThreadIx } from "./units";
 
-/** Shows a view, also if only the timeline is shown. */
-function showView(view: store.View): void {
-  store.view.value = view;
-  if (store.layout.peek() === "timeline") store.layout.value = "split";
-}
-
 /** Explains what a thread did in a time range, like a stall. */
 export function explainThread(thread: ThreadIx, range: Range): void {
   batch(() => {
@@ -28,7 +22,7 @@ export function flameOf(of: store.StackKind, part: Partial<store.Selection>): vo
       root: [],
       form: store.stacks.peek().form === "icicle" ? "icicle" : "flame",
     };
-    showView("stacks");
+    store.showView("stacks");
   });
 }
 
@@ -37,7 +31,7 @@ export function tableOf(preset: string, part: Partial<store.Selection>, where = 
   batch(() => {
     store.select(part);
     store.table.value = { ...store.NO_TABLE, preset, table: preset, where };
-    showView("tables");
+    store.showView("tables");
   });
 }
 

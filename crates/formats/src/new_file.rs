@@ -79,7 +79,7 @@ impl NewFile {
             return Err(Error::Exists(path.to_owned()));
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = format!(".{name}.{}.partial", std::process::id());
+        let temporary = format!(".{name}.{}{PARTIAL}", std::process::id());
         let temporary = Temporary(folder_of(path).join(temporary));
         let file = create(&temporary.0, readers, options).map_err(Error::at(path))?;
         let out = BufWriter::with_capacity(1 << 20, file);

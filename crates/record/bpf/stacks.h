@@ -254,7 +254,7 @@ __noinline int remember(struct scratch *scratch)
 		return 0;
 	struct unwind *unwind = &scratch->unwind;
 	if (unwind->read.count > MAX_WORDS_READ || !unwind->read.count || !unwind->mappings ||
-	    unwind->end == ENDS_AT_UNREAD_MEMORY || scratch->count <= scratch->resumed_at)
+	    unwind->leaf_unknown || unwind->end == ENDS_AT_UNREAD_MEMORY || scratch->count <= scratch->resumed_at)
 		return 0;
 	struct cached_user_stack *known = user_entry(scratch->cpu, &scratch->start, scratch->tgid);
 	if (!known || known->sequence & 1)
@@ -340,6 +340,7 @@ static __always_inline void start_unwinding(struct scratch *scratch, struct task
 	unwind->first_mapping = of ? of->first : 0;
 	unwind->mappings = of ? of->count : 0;
 	unwind->generation = of ? of->generation : 0;
+	unwind->leaf_unknown = 0;
 }
 
 static __always_inline bool is_in(const volatile struct code *code, u64 address)
@@ -638,6 +639,11 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 	scratch->resumed_at = context == AT_SAMPLE;
 	if (is_64_bit(task)) {
 		unwind_all(scratch);
+		// However it ended: by frame pointers alone, callers may be missing.
+		if (!scratch->unwind.mappings)
+			scratch->unwind.end = ENDS_WITHOUT_TABLES;
+		else if (scratch->unwind.leaf_unknown)
+			scratch->unwind.end = ENDS_OUTSIDE_CODE;
 		*(scratch->was_cached ? &ring->cached : &ring->unwound) += 1;
 		ring->differed += scratch->differs;
 		add_python_frames(scratch, task);

@@ -63,6 +63,8 @@ struct unwind {
 	u32 first_mapping, mappings;
 	u32 generation;
 	u32 end; // enum stack_end
+	u32 leaf_unknown; // the first address is in no mapping that is known
+	u32 unused;
 	struct words_read read;
 };
 
@@ -180,6 +182,7 @@ __noinline int unwind_step(struct unwind *unwind)
 		unwind->end = ENDS_OUTSIDE_CODE;
 		return 2;
 	}
+	unwind->leaf_unknown |= !in && unwind->mappings;
 	u64 row = in ? row_at(in, ip - in->base) : (u64)RULE_NONE << 56;
 	u32 rule = row >> 56;
 	s64 offset = (s16)(row >> 32) * 8;
@@ -210,9 +213,7 @@ __noinline int unwind_step(struct unwind *unwind)
 		return 0;
 	case RULE_NONE:
 		if (!at->bp) {
-			unwind->end = in ? ENDS_AT_START
-				      : unwind->mappings ? ENDS_OUTSIDE_CODE
-							 : ENDS_WITHOUT_TABLES;
+			unwind->end = in ? ENDS_AT_START : ENDS_OUTSIDE_CODE;
 			return 1;
 		}
 		cfa = at->bp + 16;
@@ -220,7 +221,7 @@ __noinline int unwind_step(struct unwind *unwind)
 		// The leaf of a chain of frame pointers may have no frame yet, and then its caller is
 		// missed; elsewhere a frame pointer below the stack is none.
 		if (at->bp < at->sp || at->bp & 7) {
-			unwind->end = unwind->mappings ? ENDS_OUTSIDE_CODE : ENDS_WITHOUT_TABLES;
+			unwind->end = ENDS_OUTSIDE_CODE;
 			return 1;
 		}
 		break;

@@ -102,6 +102,12 @@ const summaryQuery = traceQuery<Summary>(
 export const summary = summaryQuery.state;
 /** Fetches the summary again, e.g. after its notes were edited. */
 export const refetchSummary = summaryQuery.refetch;
+/** Whether the open trace can be shown: not while it is read, nor if it cannot be. */
+export const isShown = computed(() => {
+  const { data, error } = status.value;
+  const failed = error ?? summary.value.error ?? data?.stage === "failed";
+  return !failed && lanesReady.value && summary.value.data !== null;
+});
 export const tables = traceQuery<Tables>(
   () => tablesReady.value,
   () => "tables",

@@ -1,7 +1,7 @@
 /** A frame's context menu: what concerns the graph, then what any function's menu has. */
 import { copy } from "../copy";
+import { functionMenu } from "../functionMenu";
 import { openMenu } from "../parts/MenuHost";
-import { functionMenu } from "../stacks/StackFrames";
 import * as store from "../state/store";
 import { stackText } from "./frameText";
 import * as model from "./model";

@@ -2,7 +2,7 @@
 import { useEffect } from "preact/hooks";
 import { Answers } from "../answer/Answers";
 import { Overview } from "../answer/Overview";
-import { server, status, summary } from "../api/data";
+import { isShown, server, status, summary } from "../api/data";
 import { Diff } from "../diff/Diff";
 import { ErrorMessage } from "../parts/ErrorMessage";
 import { MenuHost } from "../parts/MenuHost";
@@ -87,7 +87,7 @@ function OneTrace() {
       </main>
     );
   }
-  if (!data?.ready.lanes || summary.value.data === null) return <Loading />;
+  if (!isShown.value) return <Loading />;
   const View = VIEWS[store.view.value];
   return (
     <main class="page-main" aria-label="Trace">

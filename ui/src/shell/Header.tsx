@@ -1,6 +1,6 @@
 /** The header: the open trace, tabs, search, theme and help. */
 
-import { server, summary } from "../api/data";
+import { isShown, server, summary } from "../api/data";
 import { chordText, run } from "../commands";
 import * as store from "../state/store";
 import { theme } from "../state/theme";
@@ -131,7 +131,9 @@ function Tabs() {
             id={`tab-${tab.view}`}
             role="tab"
             aria-selected={current}
-            aria-controls={current && store.layout.value !== "timeline" ? "view" : undefined}
+            aria-controls={
+              current && isShown.value && store.layout.value !== "timeline" ? "view" : undefined
+            }
             tabIndex={current ? 0 : -1}
             class="tab"
             title={`${tab.title} (${chordText(tab.key)})`}

@@ -276,8 +276,7 @@ function hitsOf(found: SearchResult, close: () => void): SearchEntry[] {
           idle: true,
           scope: "all",
         };
-        store.view.value = "stacks";
-        if (store.layout.value === "timeline") store.layout.value = "split";
+        store.showView("stacks");
         close();
       },
     });

@@ -9,12 +9,7 @@ import { helpOpen, notesOpen, paletteOpen, searchFocus } from "./panels";
 
 const inTrace = () => store.trace.value !== null;
 
-function toView(view: store.View): () => void {
-  return () => {
-    store.view.value = view;
-    if (store.layout.value === "timeline") store.layout.value = "split";
-  };
-}
+const toView = (view: store.View) => () => store.showView(view);
 
 register(
   {

@@ -6,11 +6,11 @@ import { status } from "../api/data";
 import { liveQuery } from "../api/query";
 import { stacksQuery } from "../api/stacks";
 import type { ButterflyNode, Ranking, Butterfly as Wings } from "../api/types";
+import { functionMenu } from "../functionMenu";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 import { count, durationText, percent, plural } from "../units";
-import { functionMenu } from "./StackFrames";
 
 /** Parameters of both queries. */
 function stackParams() {

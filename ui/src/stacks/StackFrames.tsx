@@ -6,6 +6,7 @@ import { getJson, tracePath } from "../api/client";
 import { liveQuery } from "../api/query";
 import type { Frame, StackAnswer, StackRef } from "../api/types";
 import { copy } from "../copy";
+import { functionMenu } from "../functionMenu";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
@@ -86,42 +87,4 @@ function where(frame: Frame): string {
 export function frameText(frame: Frame): string {
   const place = where(frame);
   return place ? `${frame.function} (${place})` : frame.function;
-}
-
-/** The menu of a function, the same wherever one is shown. */
-export function functionMenu(name: string, of: store.StackKind) {
-  return [
-    { title: "Callers and callees (butterfly)", run: () => butterfly(name, of) },
-    { title: "Filter all views by this function", run: () => store.select({ stack: name }) },
-    { title: "Highlight it everywhere", run: () => (store.search.value = name) },
-    // A function in which threads wait need not have been sampled.
-    ...(of === "sample"
-      ? [{ title: "Samples by address, with instructions", run: () => hot(name) }]
-      : []),
-    { title: "Copy the name", run: () => void copy(name, "the name") },
-  ];
-}
-
-export function butterfly(name: string, of: store.StackKind): void {
-  store.stacks.value = {
-    ...store.stacks.value,
-    of,
-    form: "butterfly",
-    by: "function",
-    function: name,
-  };
-  store.view.value = "stacks";
-  if (store.layout.value === "timeline") store.layout.value = "split";
-}
-
-function hot(name: string): void {
-  store.stacks.value = {
-    ...store.stacks.value,
-    of: "sample",
-    form: "address",
-    by: "function",
-    function: name,
-  };
-  store.view.value = "stacks";
-  if (store.layout.value === "timeline") store.layout.value = "split";
 }

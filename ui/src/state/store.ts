@@ -230,13 +230,20 @@ export function openStall(id: StallId, at: Range): void {
   });
 }
 
+/** Shows a view, also if only the timeline is shown. */
+export function showView(wanted: View): void {
+  batch(() => {
+    view.value = wanted;
+    if (layout.peek() === "timeline") layout.value = "split";
+  });
+}
+
 /** Explains what the selected thread did in the selected range, in place of a stall. */
 export function explain(): void {
   batch(() => {
     stall.value = null;
     chainLink.value = null;
-    view.value = "answers";
-    if (layout.value === "timeline") layout.value = "split";
+    showView("answers");
   });
 }
 

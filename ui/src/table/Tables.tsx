@@ -50,7 +50,10 @@ export function Tables() {
   void model.version.value;
   const first = model.rows().pages.get(0) ?? null;
   return (
-    <div class="tables" data-ready={first !== null && model.pending.value === 0}>
+    <div
+      class="tables"
+      data-ready={(first !== null || problem !== null) && model.pending.value === 0}
+    >
       <h1 class="sr-only">Tables</h1>
       <Toolbar tables={data} of={of} />
       <Caveats table={of?.info.table ?? null} first={first} />

@@ -40,7 +40,7 @@ export function Legend() {
         Legend
       </button>
       {open && (
-        <dl>
+        <dl tabIndex={0} aria-label="Colours and patterns">
           {STATES.map((state) => (
             <div key={state.id}>
               <dt>

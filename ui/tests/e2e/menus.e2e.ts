@@ -80,7 +80,7 @@ const PLACES: readonly Place[] = [
   },
   {
     name: "a group of one thread of a table",
-    query: "view=tables&by=process,thread,pid,tid&where=thread+=+inspector",
+    query: "view=tables&by=process,thread,pid,tid&where=thread = typing",
     open: secondary(".grid-row .cell"),
     items: ["Explain this", ...THREAD],
   },

@@ -2,9 +2,13 @@
 
 use super::pool::Extent;
 use crate::procfs::ExecutableMap;
+use rustc_hash::FxHashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use unhitch_symbols::UnwindRules;
+
+/// Maximum number of mappings of a process: what the kernel's part can search.
+pub(super) const MAX_MAPPINGS_PER_PROCESS: usize = 511;
 
 /// A file, as one process has it mapped. While one has, no other file has the same.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -50,4 +54,16 @@ pub(super) fn base_avma(map: &ExecutableMap, rules: &UnwindRules) -> Option<u64>
     })?;
     let relative = segment.relative_svma.wrapping_sub(segment.file_offset);
     Some(map.start_avma.wrapping_sub(map.file_offset.wrapping_add(relative)))
+}
+
+/// Keeps as many mappings as the kernel's part can search: the program and its libraries are mapped
+/// once or twice each, so what is mapped most often goes.
+pub(super) fn keep_rarest(maps: &mut Vec<ExecutableMap>) {
+    let file = |map: &ExecutableMap| (map.path.clone(), map.device, map.inode);
+    let mut times = FxHashMap::default();
+    for map in maps.iter() {
+        *times.entry(file(map)).or_insert(0) += 1;
+    }
+    maps.sort_by_cached_key(|map| times.get(&file(map)).copied());
+    maps.truncate(MAX_MAPPINGS_PER_PROCESS);
 }

@@ -2,8 +2,10 @@
 //!
 //! A thread of its own fills three maps (`bpf/unwind.h`): the processes, their executable mappings,
 //! and the rules of the mapped files. The kernel's part asks for a process when it takes a stack of
-//! it for the first time or meets code that it does not know; so processes that never wait long
-//! cost nothing. Until the answer is there, it follows frame pointers, and the stack says so.
+//! it for the first time or meets code that it does not know. Until the answer is there, it follows
+//! frame pointers, and the stack says so. Processes that live for a second are read unasked: the
+//! first long wait of a process may be the one that matters. So those that end soon and never wait
+//! long cost nothing.
 //!
 //! *Why another process reads the files*: any user can write them ([`naming`](crate::naming)).
 
@@ -19,7 +21,9 @@ use crate::procfs::{self, ExecutableMap};
 use crate::python::{self, PYTHON_WORDS, Python, Pythons};
 use crate::sys::SharedArray;
 use aya::maps::{HashMap, MapData, RingBuf};
-use files::{FileId, FileRules, FileState, base_avma, state_of};
+use files::{
+    FileId, FileRules, FileState, MAX_MAPPINGS_PER_PROCESS, base_avma, keep_rarest, state_of,
+};
 use pool::{Extent, Pool};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -46,8 +50,6 @@ pub(crate) const MAPPINGS: u32 = 1 << 16;
 const FEW_ROWS: u32 = 4 << 20;
 const MANY_ROWS: u32 = 8 << 20;
 const MUCH_MEMORY_KIB: u64 = 12 << 20;
-/// Maximum number of mappings of a process: what the kernel's part can search.
-const MAX_MAPPINGS_PER_PROCESS: usize = 511;
 /// Number of files above which those that no process has mapped are forgotten.
 const MAX_FILES: usize = 4096;
 /// How long what the kernel's part may still be reading is kept.
@@ -56,8 +58,8 @@ const GRACE: Duration = Duration::from_millis(200);
 /// time that nothing has changed, up to the maximum.
 const MIN_REREAD_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_REREAD_INTERVAL: Duration = Duration::from_secs(5);
-/// How often processes are looked for whose end was not reported.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
+/// How often processes are looked for that are new, or whose end was not reported.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the start of a recording waits for the tables of the processes that exist.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
 /// `enum hint_kind` of `unwind.h`.
@@ -166,6 +168,10 @@ struct Tables {
     stopped: Arc<AtomicBool>,
     without_room: Arc<AtomicUsize>,
     processes: FxHashMap<u32, Process>,
+    /// All that lived at the last sweep.
+    living: FxHashSet<u32>,
+    /// Those of them that a sweep has read.
+    swept: FxHashSet<u32>,
     /// `None`: the file has no rules.
     files: FxHashMap<FileId, Option<FileRules>>,
     mappings: Pool,
@@ -174,18 +180,6 @@ struct Tables {
     generation: u32,
     /// To be freed from this time on.
     old_mappings: VecDeque<(Instant, Extent)>,
-}
-
-/// Keeps as many mappings as the kernel's part can search: the program and its libraries are mapped
-/// once or twice each, so what is mapped most often goes.
-fn keep_rarest(maps: &mut Vec<ExecutableMap>) {
-    let file = |map: &ExecutableMap| (map.path.clone(), map.device, map.inode);
-    let mut times = FxHashMap::default();
-    for map in maps.iter() {
-        *times.entry(file(map)).or_insert(0) += 1;
-    }
-    maps.sort_by_cached_key(|map| times.get(&file(map)).copied());
-    maps.truncate(MAX_MAPPINGS_PER_PROCESS);
 }
 
 impl Tables {
@@ -203,6 +197,8 @@ impl Tables {
             stopped,
             without_room,
             processes: FxHashMap::default(),
+            living: FxHashSet::default(),
+            swept: FxHashSet::default(),
             files: FxHashMap::default(),
             mappings: Pool::new(MAPPINGS),
             rows: Pool::new(rows()),
@@ -214,7 +210,7 @@ impl Tables {
     fn run(mut self, mut wake: &UnixStream, requests: &Receiver<Request>, ready: &Sender<()>) {
         self.read(procfs::numbers("/proc".as_ref()));
         let _ = ready.send(());
-        let mut swept = Instant::now();
+        let mut last_sweep = Instant::now();
         loop {
             let polled = [wake.as_fd(), self.maps.hints.as_fd()];
             let Ok(ready) = crate::sys::poll(&polled, 1000) else { return };
@@ -233,8 +229,8 @@ impl Tables {
             self.read(hints.unknown);
             self.read_functions(hints.codes);
             self.free_old();
-            if swept.elapsed() > SWEEP_INTERVAL {
-                swept = Instant::now();
+            if last_sweep.elapsed() >= SWEEP_INTERVAL {
+                last_sweep = Instant::now();
                 self.sweep();
             }
         }
@@ -255,7 +251,11 @@ impl Tables {
             let read_recently = |process: &Process| now < process.read_after;
             match word(4) {
                 PROCESS_GONE => gone.push(pid),
-                PROCESS_UNKNOWN => _ = wanted.insert(pid),
+                PROCESS_UNKNOWN => {
+                    // It may just have executed another program.
+                    self.swept.remove(&pid);
+                    wanted.insert(pid);
+                }
                 CODE_OBJECT => codes.entry(pid).or_default().push((long(8), long(16))),
                 _ if self.processes.get(&pid).is_some_and(read_recently) => {}
                 _ => _ = wanted.insert(pid),
@@ -430,9 +430,16 @@ impl Tables {
         Some(FileRules { rules, rows: extent, users: 0, state })
     }
 
-    /// Forgets processes whose end was not reported, which happens when many end at once.
+    /// Reads processes that have lived since the last sweep, and forgets those whose end was not
+    /// reported, which happens when many end at once.
     fn sweep(&mut self) {
         let living: FxHashSet<u32> = procfs::numbers("/proc".as_ref()).into_iter().collect();
+        self.swept.retain(|pid| living.contains(pid));
+        // Also those that are read: that may have been before their libraries were mapped.
+        let stay = living.intersection(&self.living);
+        let unread: Vec<u32> = stay.filter(|pid| !self.swept.contains(pid)).copied().collect();
+        self.swept.extend(&unread);
+        self.read(unread);
         let gone: Vec<u32> =
             self.processes.keys().copied().filter(|pid| !living.contains(pid)).collect();
         for pid in gone {
@@ -440,9 +447,11 @@ impl Tables {
             let _ = self.maps.pythons.remove(&pid);
             self.forget(pid);
         }
+        self.living = living;
     }
 
     fn forget(&mut self, pid: u32) {
+        self.swept.remove(&pid);
         self.pythons.set(pid, None);
         if let Some(process) = self.processes.remove(&pid) {
             self.old_mappings.push_back((Instant::now() + GRACE, process.extent));

@@ -48,6 +48,22 @@ impl Walker<'_> {
     /// how the stack ends. `own` are the process's mappings: the first, and their number.
     pub(crate) fn walk(
         &self,
+        registers: [u64; 3],
+        own: Option<[u32; 2]>,
+        word_at: impl FnMut(u64) -> Option<u64>,
+    ) -> (Vec<u64>, StackEnd) {
+        let (frames, end) = self.frames(registers, own, word_at);
+        // However it ended: by frame pointers alone, callers may be missing.
+        let end = match own {
+            None => StackEnd::WithoutTables,
+            Some(own) if self.mapping_at(own, registers[0]).is_none() => StackEnd::OutsideCode,
+            Some(_) => end,
+        };
+        (frames, end)
+    }
+
+    fn frames(
+        &self,
         [mut ip, mut sp, mut bp]: [u64; 3],
         own: Option<[u32; 2]>,
         mut word_at: impl FnMut(u64) -> Option<u64>,
@@ -83,11 +99,7 @@ impl Walker<'_> {
                     continue;
                 }
                 NONE if bp == 0 && mapping.is_some() => return (frames, StackEnd::Start),
-                NONE if bp < sp || !bp.is_multiple_of(8) => {
-                    let known = own.is_some();
-                    let end = if known { StackEnd::OutsideCode } else { StackEnd::WithoutTables };
-                    return (frames, end);
-                }
+                NONE if bp < sp || !bp.is_multiple_of(8) => return (frames, StackEnd::OutsideCode),
                 NONE => {
                     saved_bp = -16;
                     bp.wrapping_add(16)

@@ -1,0 +1,32 @@
+/** What the menus of stacks, flame graphs, tables and the timeline do with a function. */
+import { copy } from "./copy";
+import type { MenuItem } from "./parts/MenuHost";
+import * as store from "./state/store";
+
+/** The menu of a function, the same wherever one is shown. */
+export function functionMenu(name: string, of: store.StackKind): MenuItem[] {
+  return [
+    { title: "Callers and callees (butterfly)", run: () => butterfly(name, of) },
+    { title: "Filter all views by this function", run: () => store.select({ stack: name }) },
+    { title: "Highlight it everywhere", run: () => (store.search.value = name) },
+    // A function in which threads wait need not have been sampled.
+    ...(of === "sample"
+      ? [
+          {
+            title: "Samples by address, with instructions",
+            run: () => showFunction(name, of, "address"),
+          },
+        ]
+      : []),
+    { title: "Copy the name", run: () => void copy(name, "the name") },
+  ];
+}
+
+export function butterfly(name: string, of: store.StackKind): void {
+  showFunction(name, of, "butterfly");
+}
+
+function showFunction(name: string, of: store.StackKind, form: "butterfly" | "address"): void {
+  store.stacks.value = { ...store.stacks.value, of, form, by: "function", function: name };
+  store.showView("stacks");
+}
