@@ -3,12 +3,16 @@
 //! `tests/oracle.rs` compares what `perf sched timehist` makes of an export.
 #![cfg(target_os = "linux")]
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{Write, stderr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+use unhitch_analysis::{Analysis, Query, Rules, diagnose};
 use unhitch_model::{FrameId, ModuleKind, StackId, ThreadId, Time, Trace};
 use unhitch_record::{EngineChoice, Options, Recorder};
 
@@ -78,9 +82,11 @@ fn a_full_disk_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
     let script = format!(
-        "mkdir '{0}' && mount -t tmpfs -o size=64k tmpfs '{0}' || exit 77
-         \"$UNHITCH\" export '{EXAMPLE}' --to perf.data -o '{0}/out'; code=$?
-         ls -A '{0}'; exit $code",
+        "mkdir '{0}' && mount -t tmpfs -o size=4k tmpfs '{0}' || exit 77
+         for format in perfetto pprof firefox folded json perf.data; do
+             \"$UNHITCH\" export '{EXAMPLE}' --to $format -o '{0}/out' >&2; echo $format $?
+         done
+         ls -A '{0}'",
         disk.display()
     );
     let output = Command::new("unshare")
@@ -92,9 +98,101 @@ fn a_full_disk_leaves_nothing_behind() {
     if output.status.code() == Some(77) || text.contains("Operation not permitted") {
         return skipped(test, "a file system cannot be mounted");
     }
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("No space left on device") && text.contains("disk/out"), "{text}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "nothing is left behind");
+    let formats = ["perfetto", "pprof", "firefox", "folded", "json", "perf.data"];
+    assert_eq!(text.matches("No space left on device").count(), formats.len(), "{text}");
+    assert_eq!(text.matches("disk/out: nothing was written").count(), formats.len(), "{text}");
+    // Each failed, and nothing is left behind.
+    let expected: String = formats.map(|format| format!("{format} 1\n")).concat();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+#[test]
+fn an_export_that_is_stopped_leaves_nothing_behind() {
+    let test = "an_export_that_is_stopped_leaves_nothing_behind";
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        // An export may be over before it is seen.
+        let stopped = (0..100).any(|_| {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("out");
+            let mut child = Command::new(env!("CARGO_BIN_EXE_unhitch"))
+                .args(["export", EXAMPLE, "--to", "json", "-o", file.to_str().unwrap()])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let names = || fs::read_dir(folder.path()).unwrap().count();
+            while names() == 0 && child.try_wait().unwrap().is_none() {
+                sleep(Duration::from_millis(1));
+            }
+            let _ = kill_process(Pid::from_child(&child), signal);
+            let status = child.wait().unwrap();
+            if file.exists() {
+                assert_eq!(names(), 1, "the whole file, and nothing else");
+                return false;
+            }
+            assert_eq!(status.code(), Some(code));
+            assert_eq!(names(), 0, "nothing is left behind");
+            true
+        });
+        if !stopped {
+            skipped(test, "every export was over before it could be stopped");
+        }
+    }
+}
+
+/// What a trace says: its switches, its wake-ups, and the worst stall.
+fn said(path: &Path) -> (Vec<String>, Vec<String>, String) {
+    let mut trace = unhitch_formats::open(path).unwrap();
+    unhitch_analysis::repair(&mut trace);
+    let tid = |thread: ThreadId| trace.threads.get(thread).tid as i32;
+    let of = &trace.switches;
+    let switches = (0..of.len()).map(|row| {
+        let (prev, next, state) = (tid(of.prev[row]), tid(of.next[row]), of.prev_state[row]);
+        format!("{} {} {prev} {} {next}", of.time[row].nanos(), of.cpu[row], state.letter())
+    });
+    let of = &trace.wakings;
+    let wakings = (0..of.len()).map(|row| {
+        let (waker, wakee) = (tid(of.waker[row]), tid(of.wakee[row]));
+        format!("{} {} {waker} {wakee}", of.time[row].nanos(), of.cpu[row])
+    });
+    let rules = Rules::default();
+    let analysis = Analysis::new(&trace, &rules);
+    let stalls = diagnose(&analysis, &Query::default());
+    let worst = stalls.first().map_or(String::new(), |stall| {
+        let (window, finding) = (stall.explanation.window, &stall.finding);
+        let pattern = finding.pattern.name();
+        let (victim, culprit) = (tid(stall.candidate.victim), finding.culprit.map(tid));
+        format!("{} {} {victim} {pattern} {culprit:?}", window.start.nanos(), window.duration_ns())
+    });
+    (switches.collect(), wakings.collect(), worst)
+}
+
+/// The text of a recording whose programs are not on this machine: their frames have no names.
+#[test]
+fn perf_scripts_text_says_what_the_perf_data_says() {
+    let test = "perf_scripts_text_says_what_the_perf_data_says";
+    match Command::new("perf").arg("--version").output() {
+        Ok(out) if out.status.success() => {}
+        _ => return skipped(test, "perf does not run"),
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (data, text) = (folder.path().join("a.data"), folder.path().join("a.txt"));
+    let output = unhitch(&["export", EXAMPLE, "--to", "perf.data", "-o", data.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let script = Command::new("perf")
+        .args(["script", "--header", "--ns", "-F"])
+        .arg("comm,pid,tid,cpu,time,event,trace,ip,sym,symoff,dso")
+        .arg("-i")
+        .arg(&data)
+        .output()
+        .unwrap();
+    assert!(script.status.success(), "{}", errors(&script));
+    fs::write(&text, &script.stdout).unwrap();
+    let (of_data, of_text) = (said(&data), said(&text));
+    assert_eq!(of_text.0, of_data.0);
+    assert_eq!(of_text.1, of_data.1);
+    assert_eq!(of_text.2, of_data.2);
+    assert!(of_data.2.contains(" lock_starvation "), "{}", of_data.2);
 }
 
 /// An event as perf script prints it, and as we have it: time in nanoseconds, CPU and thread.

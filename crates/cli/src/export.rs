@@ -22,7 +22,7 @@ use unhitch_model::{System, Trace, visible_path};
 /// Who wrote the file, as it says itself.
 const PRODUCER: &str = concat!("unhitch ", env!("CARGO_PKG_VERSION"));
 
-/// How long an export takes until its progress is shown, and from one line to the next.
+/// How long writing takes until its progress is shown, and from one line to the next.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Writes the file and prints its name.
@@ -48,6 +48,8 @@ fn export_file(
     path: &Path,
     existing: Existing,
 ) -> anyhow::Result<Done> {
+    let mut line = ProgressLine::new();
+    line.phase("reading the trace");
     let reader = load::Reader::new(&args.trace.reading);
     let trace = match format {
         None => reader.read_without_names(&args.trace.path)?,
@@ -60,18 +62,21 @@ fn export_file(
             Some(name) => Some(selection::victims(&trace, name)?.into_iter().collect()),
         },
     };
+    line.clear();
     note_warnings(&trace);
+    remove_when_stopped(path)?;
     let mut file = NewFile::create(path, Readers::Owner, existing)?;
-    let notes = match format {
+    let written = match format {
         None => {
-            let exported = perf_data::export(&trace, &selection, PRODUCER, &mut file)
+            let show = &mut |share| line.share(share);
+            perf_data::export_showing(&trace, &selection, PRODUCER, show, &mut file)
+                .map(|exported| perf_data_notes(&trace, &exported))
                 .map_err(full_disk)
-                .with_context(|| visible_path(path))?;
-            perf_data_notes(&trace, &exported)
         }
-        Some(format) => write(args, format, &trace, &selection, &mut file)
-            .with_context(|| visible_path(path))?,
+        Some(format) => write(args, format, &trace, &selection, &mut line, &mut file),
     };
+    line.clear();
+    let notes = written.with_context(|| visible_path(path))?;
     match file.publish() {
         Err(Error::Exists(_)) => bail!(exists(path)),
         result => drop(result?),
@@ -87,25 +92,65 @@ fn write(
     format: &Format,
     trace: &Trace,
     selection: &Selection,
+    line: &mut ProgressLine,
     file: &mut NewFile,
 ) -> anyhow::Result<Vec<String>> {
     let rules = load::rules(&args.rules)?;
+    line.phase("following the threads");
     let analysis = Analysis::new(trace, &rules);
     let of = args.of.map_or_else(Of::default, Of::from);
     let job = Job { analysis: &analysis, selection, of, producer: PRODUCER };
-    let is_terminal = stderr().is_terminal();
-    let mut last = Instant::now();
-    let mut show = |share: f64| {
-        if is_terminal && last.elapsed() >= PATIENCE {
-            last = Instant::now();
+    let mut show = |share| line.share(share);
+    let report = format.write(&job, file, &mut Progress::new(&mut show));
+    Ok(report.map_err(full_disk)?.lines().to_vec())
+}
+
+/// What is being done, on a terminal.
+struct ProgressLine {
+    is_terminal: bool,
+    last: Instant,
+}
+
+impl ProgressLine {
+    fn new() -> Self {
+        Self { is_terminal: stderr().is_terminal(), last: Instant::now() }
+    }
+
+    /// Something begins that cannot tell how far it is.
+    fn phase(&self, what: &str) {
+        if self.is_terminal {
+            progress_line(&format!("exporting: {what}"));
+        }
+    }
+
+    /// So much of the file is written, from 0 to 1.
+    fn share(&mut self, share: f64) {
+        if self.is_terminal && self.last.elapsed() >= PATIENCE {
+            self.last = Instant::now();
             progress_line(&format!("exporting: {:.0} %", share * 100.0));
         }
-    };
-    let report = format.write(&job, file, &mut Progress::new(&mut show));
-    if is_terminal {
-        clear();
     }
-    Ok(report.map_err(full_disk)?.lines().to_vec())
+
+    fn clear(&self) {
+        if self.is_terminal {
+            clear();
+        }
+    }
+}
+
+/// Ctrl-C and SIGTERM leave no incomplete file behind.
+#[cfg(target_os = "linux")]
+fn remove_when_stopped(path: &Path) -> anyhow::Result<()> {
+    let partial = NewFile::temporary(path);
+    crate::signals::exit_after(move || {
+        let _ = std::fs::remove_file(partial);
+    })
+}
+
+/// Elsewhere, what Ctrl-C leaves keeps the name `.partial`.
+#[cfg(not(target_os = "linux"))]
+fn remove_when_stopped(_: &Path) -> anyhow::Result<()> {
+    Ok(())
 }
 
 /// Refuses options that the format does not have.

@@ -105,6 +105,7 @@ impl Reader {
                     trace.meta.host, trace.meta.kernel
                 ));
             }
+            _ if trace.meta.is_named => {}
             // Where the source says which machine and kernel it was, and they are these.
             _ if !trace.meta.kernel.is_empty() && is_this_machine(trace) => {
                 self.local_symbolizer().resolve(trace);

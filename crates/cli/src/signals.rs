@@ -6,7 +6,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long an orderly exit may take, so that the program ends within a second of the signal.
@@ -39,6 +39,29 @@ pub fn force_exit_after_timeout() -> anyhow::Result<()> {
              trace keeps the name *.partial",
         );
         std::process::exit(1);
+    })?;
+    Ok(())
+}
+
+/// At Ctrl-C or SIGTERM, calls `clean_up` and exits, whatever the program is doing then.
+///
+/// *Why a flag that is looked at*: programs that read traces may not make sockets or pipes.
+pub fn exit_after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    const PAUSE: Duration = Duration::from_millis(50);
+    let received = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_usize(signal, Arc::clone(&received), signal as usize)
+            .context("cannot handle signals")?;
+    }
+    std::thread::Builder::new().name("unhitch-end".to_owned()).spawn(move || {
+        let signal = loop {
+            match received.load(Ordering::Relaxed) {
+                0 => std::thread::sleep(PAUSE),
+                signal => break signal,
+            }
+        };
+        clean_up();
+        std::process::exit(128 + signal as i32);
     })?;
     Ok(())
 }

@@ -78,12 +78,16 @@ impl NewFile {
         if existing == Existing::Kept && path.exists() {
             return Err(Error::Exists(path.to_owned()));
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = format!(".{name}.{}{PARTIAL}", std::process::id());
-        let temporary = Temporary(folder_of(path).join(temporary));
+        let temporary = Temporary(Self::temporary(path));
         let file = create(&temporary.0, readers, options).map_err(Error::at(path))?;
         let out = BufWriter::with_capacity(1 << 20, file);
         Ok(Self { out, temporary, path: path.to_owned(), existing })
+    }
+
+    /// The name under which this process writes the file at `path`.
+    pub fn temporary(path: &Path) -> PathBuf {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        folder_of(path).join(format!(".{name}.{}{PARTIAL}", std::process::id()))
     }
 
     /// Gives the finished file its name. Returns it, open as it was.

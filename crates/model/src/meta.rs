@@ -66,6 +66,16 @@ pub enum Lack {
 }
 
 impl Lack {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::WaitStacks,
+        Self::WakeStacks,
+        Self::Wakers,
+        Self::WakeContexts,
+        Self::Processes,
+        Self::CodeAddresses,
+    ];
+
     /// The name in `info --json`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -148,6 +158,8 @@ pub struct Meta {
     pub counts_losses: bool,
     /// What the source cannot tell; in order, each once.
     pub lacks: Vec<Lack>,
+    /// True if code was named when the file was written: this machine's files know no more.
+    pub is_named: bool,
     /// True if the recorder notes signals and requests to disks, too.
     pub notes_facts: bool,
     /// What printed times are relative to.

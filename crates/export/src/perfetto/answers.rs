@@ -1,7 +1,7 @@
 //! Stalls, their chains and lost events as slices on tracks of their own, with flows to the
 //! wake-ups.
 
-use super::fields::{packet, track_event as field};
+use super::fields::{ROOT, annotation, packet, track_event as field};
 use super::interned::Interner;
 use super::packets::{Packets, Sequence};
 use crate::frames::Frames;
@@ -19,7 +19,6 @@ use unhitch_model::{StackId, ThreadId, Time, Window};
 const MAX_LINKS: usize = 32;
 
 /// Ids of tracks. Those of threads and chains follow.
-const ROOT: u64 = 0x756e_6869_7463_6800;
 const STALLS: u64 = ROOT + 1;
 const LOSSES: u64 = ROOT + 2;
 const CHAINS: u64 = ROOT + (1 << 32);
@@ -42,14 +41,13 @@ pub(super) fn write(job: &Job<'_>, packets: &mut Packets<'_>) -> io::Result<u64>
         threads: FxHashSet::default(),
         flows: 0,
     };
-    tracks.track(ROOT, None, "Unhitch")?;
     for (index, stall) in stalls.iter().enumerate() {
         tracks.stall(index as u64, stall)?;
     }
     for (index, loss) in losses.into_iter().enumerate() {
         // Losses of several CPUs overlap.
         let track = LOSSES + index as u64;
-        tracks.track(track, Some(ROOT), "lost events")?;
+        tracks.track(track, "lost events")?;
         let name = match loss.events {
             0 => format!("events lost on CPU {}", loss.cpu),
             events => format!("{} lost on CPU {}", units::plural(events, "event"), loss.cpu),
@@ -70,13 +68,12 @@ struct Tracks<'t, 'p, 'o> {
 }
 
 impl Tracks<'_, '_, '_> {
-    fn track(&mut self, id: u64, parent: Option<u64>, name: &str) -> io::Result<()> {
+    /// A track below "Unhitch".
+    fn track(&mut self, id: u64, name: &str) -> io::Result<()> {
         self.packets.write(Sequence::Answers, None, |packet| {
             packet.nest(packet::TRACK_DESCRIPTOR, |track| {
                 track.uint(1, id);
-                if let Some(parent) = parent {
-                    track.uint(5, parent);
-                }
+                track.uint(5, ROOT);
                 track.put(2, name);
             });
         })
@@ -145,7 +142,7 @@ impl Tracks<'_, '_, '_> {
         self.flows += flows;
         // Stalls may overlap, so each has a track; Perfetto joins those of one name.
         let track = STALLS + ((index + 1) << 40);
-        self.track(track, Some(ROOT), "stalls")?;
+        self.track(track, "stalls")?;
         let name = format!(
             "{}: {} of {}",
             stall.finding.pattern.name(),
@@ -157,7 +154,7 @@ impl Tracks<'_, '_, '_> {
             annotate(job, stall, event);
         })?;
         let track = CHAINS + index;
-        self.track(track, Some(ROOT), &format!("chain of stall {}", index + 1))?;
+        self.track(track, &format!("chain of stall {}", index + 1))?;
         let mut flow = first_flow;
         for link in &chain {
             let has_flow = woken(&link);
@@ -206,12 +203,6 @@ impl Tracks<'_, '_, '_> {
     }
 }
 
-/// Fields of `DebugAnnotation`.
-const NUMBER: u32 = 3;
-const TEXT: u32 = 6;
-const NAME: u32 = 10;
-const ENTRIES: u32 = 11;
-
 /// The verdict, as the arguments of a slice.
 fn annotate(job: &Job<'_>, stall: &Stall, event: &mut Message) {
     let (analysis, window) = (job.analysis, stall.explanation.window);
@@ -229,22 +220,22 @@ fn annotate(job: &Job<'_>, stall: &Stall, event: &mut Message) {
         ("kind", stall.candidate.kind.name().to_owned()),
     ];
     for (name, text) in texts.iter().filter(|(_, text)| !text.is_empty()) {
-        event.nest(field::ANNOTATIONS, |annotation| {
-            annotation.put(NAME, name);
-            annotation.put(TEXT, text);
+        event.nest(field::ANNOTATIONS, |argument| {
+            argument.put(annotation::NAME, name);
+            argument.put(annotation::TEXT, text);
         });
     }
-    event.nest(field::ANNOTATIONS, |annotation| {
-        annotation.put(NAME, "partition, ns");
+    event.nest(field::ANNOTATIONS, |argument| {
+        argument.put(annotation::NAME, "partition, ns");
         for share in partition(analysis, &stall.explanation) {
             let name = match share.who {
                 Some(thread) if thread.is_idle() => share.what.words_of_idle().to_owned(),
                 Some(thread) => format!("{} {}", share.what.words(), who(thread)),
                 None => share.what.words().to_owned(),
             };
-            annotation.nest(ENTRIES, |entry| {
-                entry.put(NAME, name);
-                entry.uint(NUMBER, share.ns);
+            argument.nest(annotation::ENTRIES, |entry| {
+                entry.put(annotation::NAME, name);
+                entry.uint(annotation::NUMBER, share.ns);
             });
         }
     });

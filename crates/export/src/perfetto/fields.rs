@@ -16,6 +16,20 @@ pub(super) mod packet {
     pub(in super::super) const STACK_SAMPLE: u32 = 135;
 }
 
+/// `DebugAnnotation`.
+pub(super) mod annotation {
+    pub(in super::super) const NUMBER: u32 = 3;
+    pub(in super::super) const TEXT: u32 = 6;
+    pub(in super::super) const NAME: u32 = 10;
+    /// Of a dictionary.
+    pub(in super::super) const ENTRIES: u32 = 11;
+    /// Of a list.
+    pub(in super::super) const VALUES: u32 = 12;
+}
+
+/// The id of the track "Unhitch", which has ours below it. Their ids follow.
+pub(super) const ROOT: u64 = 0x756e_6869_7463_6800;
+
 /// `InternedData`.
 pub(super) mod interned {
     pub(in super::super) const FUNCTION_NAMES: u32 = 5;

@@ -9,7 +9,7 @@ use std::io;
 use std::rc::Rc;
 use unhitch_formats::perf_data::{Selection, tracepoints};
 use unhitch_model::linux::USUAL_PRIO;
-use unhitch_model::{TaskState, ThreadId, Time, Trace, WakeFlags};
+use unhitch_model::{Lack, NameId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};
 
 /// Events that are collected before bundles are written.
 const MAX_COLLECTED: usize = 1 << 13;
@@ -25,6 +25,7 @@ pub(super) struct Written {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Birth,
+    Rename,
     Waking,
     Exit,
     Switch,
@@ -42,11 +43,13 @@ pub(super) fn write(
     progress.expect(switches.len() + wakings.len());
     let (births, exits) = lives(trace, selection);
     let (mut births, mut exits) = (births.into_iter().peekable(), exits.into_iter().peekable());
+    let mut renames = renames(trace, selection.window).into_iter().peekable();
     let mut bundles = Bundles::new(trace);
     let mut written = Written::default();
     loop {
         let heads = [
             births.peek().map(|(time, _)| (*time, Kind::Birth)),
+            renames.peek().map(|rename| (rename.0, Kind::Rename)),
             wakings.clone().next().map(|row| (trace.wakings.time[row], Kind::Waking)),
             exits.peek().map(|(time, _)| (*time, Kind::Exit)),
             switches.clone().next().map(|row| (trace.switches.time[row], Kind::Switch)),
@@ -57,6 +60,11 @@ pub(super) fn write(
                 if let Some((time, thread)) = births.next() {
                     tasks::write(trace, &[thread], time, packets)?;
                     bundles.birth(time, thread, packets)?;
+                }
+            }
+            Kind::Rename => {
+                if let Some(rename) = renames.next() {
+                    bundles.rename(rename, packets)?;
                 }
             }
             Kind::Exit => {
@@ -108,6 +116,23 @@ fn lives(trace: &Trace, selection: &Selection) -> (Lives, Lives) {
     (births, exits)
 }
 
+/// When which thread got which name, and which it had before.
+type Rename = (Time, ThreadId, [NameId; 2]);
+
+/// The names that threads got inside the window.
+fn renames(trace: &Trace, window: Window) -> Vec<Rename> {
+    let mut renames: Vec<Rename> = trace
+        .threads
+        .iter()
+        .filter(|(id, _)| !id.is_idle())
+        .flat_map(|(id, thread)| thread.names.windows(2).map(move |pair| (id, pair)))
+        .map(|(id, pair)| (pair[1].0, id, [pair[0].1, pair[1].1]))
+        .filter(|(time, ..)| window.contains(*time))
+        .collect();
+    renames.sort_unstable();
+    renames
+}
+
 /// `CLONE_THREAD` (clone(2)).
 const CLONE_THREAD: u64 = 0x1_0000;
 
@@ -116,9 +141,11 @@ const TIMESTAMP: u32 = 1;
 const CURRENT: u32 = 2;
 const SWITCH: u32 = 4;
 const COMMON_FLAGS: u32 = 5;
+const WAKEUP: u32 = 17;
 const WAKING: u32 = 20;
 const WAKEUP_NEW: u32 = 114;
 const NEW_TASK: u32 = 235;
+const RENAME: u32 = 236;
 const EXIT: u32 = 238;
 const FREE: u32 = 240;
 
@@ -201,12 +228,18 @@ impl<'t> Bundles<'t> {
         let (time, cpu, wakee, flags) = (of.time[row], of.cpu[row], of.wakee[row], of.flags[row]);
         self.last_cpu = cpu;
         let names = Rc::clone(&self.idle_names);
-        let field = if flags.has(WakeFlags::NEW) { WAKEUP_NEW } else { WAKING };
+        let lacks = |lack| trace.meta.lacks.contains(&lack);
+        let field = match flags.has(WakeFlags::NEW) {
+            true => WAKEUP_NEW,
+            // Its context is not that of a waker.
+            false if lacks(Lack::Wakers) => WAKEUP,
+            false => WAKING,
+        };
         self.event(cpu, time, packets, |event| {
             event.tid(CURRENT, trace.threads.get(of.waker[row]).tid);
-            let context = tracepoints::common_flags(flags);
-            if context != 0 {
-                event.uint(COMMON_FLAGS, u64::from(context));
+            // None means that the context is not known.
+            if !lacks(Lack::WakeContexts) {
+                event.uint(COMMON_FLAGS, u64::from(tracepoints::common_flags(flags)));
             }
             event.nest(field, |waking| {
                 waking.put(1, comm(trace, &names, wakee, time, cpu));
@@ -231,6 +264,23 @@ impl<'t> Bundles<'t> {
                 task.tid(1, trace.threads.get(thread).tid);
                 task.put(2, trace.thread_name(thread, time));
                 task.uint(3, if is_leader { 0 } else { CLONE_THREAD });
+            });
+        })
+    }
+
+    fn rename(
+        &mut self,
+        (time, thread, [old, new]): Rename,
+        packets: &mut Packets<'_>,
+    ) -> io::Result<()> {
+        let (trace, cpu) = (self.trace, self.last_cpu);
+        let tid = trace.threads.get(thread).tid;
+        self.event(cpu, time, packets, |event| {
+            event.tid(CURRENT, tid);
+            event.nest(RENAME, |rename| {
+                rename.tid(1, tid);
+                rename.put(2, trace.name(old));
+                rename.put(3, trace.name(new));
             });
         })
     }

@@ -3,7 +3,8 @@
 //! The scheduler's events are ftrace's (`ftrace.rs`), so that trace processor makes thread states
 //! of them as of its own recordings. Stacks are `StackSample`s, a source each for CPU samples,
 //! waits and wake-ups (`stacks.rs`). Stalls and their chains are track events with flows to the
-//! wake-ups (`answers.rs`). Packets are written as they come; what is kept is which names were
+//! wake-ups (`answers.rs`). What Perfetto has no field for is told by one event of our own
+//! (`recording.rs`). Packets are written as they come; what is kept is which names were
 //! written already.
 
 mod answers;
@@ -11,6 +12,7 @@ mod fields;
 mod ftrace;
 mod interned;
 mod packets;
+mod recording;
 mod stacks;
 mod tasks;
 
@@ -19,7 +21,7 @@ use crate::report::{Report, details};
 use packets::Packets;
 use std::io::{self, Write};
 use unhitch_model::units::count;
-use unhitch_model::{Recorded, System};
+use unhitch_model::{Recorded, System, Thread};
 
 /// Writes a trace.
 ///
@@ -33,6 +35,7 @@ pub(crate) fn export(
     let trace = job.analysis.trace;
     let mut packets = Packets::new(out);
     packets.head(trace, job)?;
+    recording::write(job, &mut packets)?;
     tasks::write_first(trace, job.selection, &mut packets)?;
     let events = ftrace::write(trace, job.selection, &mut packets, progress)?;
     let stacks = stacks::write(job, &mut packets, progress)?;
@@ -60,7 +63,15 @@ pub(crate) fn export(
         );
     }
     let contentions = trace.contentions.range(job.selection.window).len() as u64;
-    let mut no_place = vec![(contentions, "lock event", "lock events")];
+    let ranked = |thread: &Thread| thread.policy.is_some() || thread.nice.is_some();
+    let ranked = trace.threads.iter().filter(|(_, thread)| ranked(thread)).count() as u64;
+    let earlier = trace.earlier_waits.len() as u64;
+    let mut no_place = vec![
+        (contentions, "lock event", "lock events"),
+        (stacks.cpu_left_out, "CPU sample without a stack", "CPU samples without a stack"),
+        (ranked, "scheduling policy of a thread", "scheduling policies of threads"),
+        (earlier, "wait that began before the recording", "waits that began before the recording"),
+    ];
     no_place.extend(details(trace));
     report.no_place("Perfetto", &no_place);
     if trace.meta.system == System::Windows {

@@ -19,6 +19,8 @@ use unhitch_model::{StackId, ThreadId, Time};
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Written {
     pub(super) cpu: u64,
+    /// CPU samples that are left out: they have no stack, or show an idle CPU.
+    pub(super) cpu_left_out: u64,
     pub(super) waits: u64,
     pub(super) wakes: u64,
     /// Waits without a stack, which are left out, and their time.
@@ -51,6 +53,10 @@ pub(super) fn write(
         cpu.sample(of.time[sample], of.thread[sample], at, of.stack[sample], weight)?;
         written.cpu += 1;
     }
+
+    let selected = trace.samples.range(job.selection.window);
+    let selected = selected.filter(|&row| job.selection.has(&[trace.samples.thread[row]]));
+    written.cpu_left_out = selected.count() as u64 - written.cpu;
 
     let source = (Sequence::Wakes, "unhitch.wake", "wait ended");
     let mut wake_stacks = Source::new(job, &frames, packets, source);

@@ -102,8 +102,18 @@ impl Frames {
             *count += 1;
             *count
         });
-        let offset = u64::from(number) << 32 | u64::from(low);
+        /// Above every address of a program, and below those of the kernel.
+        const FIRST: u64 = 1 << 62;
+        let offset = FIRST | u64::from(number) << 32 | u64::from(low);
         trace.stacks.intern_frame(Frame { module, offset })
+    }
+
+    /// Code without a name in a file that was mapped somewhere, at its address in memory.
+    pub fn nameless(&self, trace: &mut Trace, path: &str, avma: u64) -> FrameId {
+        let path = trace.strings.intern(path);
+        let module = Module { path, kind: ModuleKind::Named, build_id: Vec::new() };
+        let module = trace.modules.intern(module);
+        trace.stacks.intern_frame(Frame { module, offset: avma })
     }
 }
 

@@ -29,6 +29,6 @@ mod write;
 
 pub use attr::EventAttr;
 pub use description::{ClockData, EventDesc, Features};
-pub use export::{Exported, Selection, export};
+pub use export::{Exported, Selection, export, export_showing};
 pub(crate) use load::{Parts, load};
 pub use write::{around, describe, write};

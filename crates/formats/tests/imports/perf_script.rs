@@ -51,7 +51,7 @@ fn events_and_their_stacks_are_read() {
     let stack = trace.wakings.stack[0];
     assert_eq!(
         trace.stack_names(stack),
-        ["[libc.so.6]", "main", "unlock", "helper", "try_to_wake_up"]
+        ["libc.so.6+0x7f00000122", "main", "unlock", "helper", "try_to_wake_up"]
     );
     assert_eq!(trace.stacks.kernel_len(stack), 1);
     let frame = trace.stacks.frame(trace.stacks.user_frames(stack)[0]).unwrap();

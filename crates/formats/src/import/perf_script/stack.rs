@@ -56,8 +56,7 @@ impl StackText {
         } else if known {
             out.named(trace, frame.file, function, frame.offset.saturating_sub(back as u32))
         } else {
-            let file = frame.file.rsplit('/').next().unwrap_or(frame.file);
-            out.named(trace, frame.file, &format!("[{file}]"), 0)
+            out.nameless(trace, frame.file, avma)
         };
         self.name_inlined(trace, id);
         self.is_mapped |= !is_kernel && frame.file != UNKNOWN;

@@ -24,6 +24,10 @@ pub(super) struct Interned<'a> {
     pub tasks: FxHashMap<u64, (u32, u32)>,
     /// `StackSample.ExecutionContext`s: the CPU.
     pub cpus: FxHashMap<u64, u16>,
+    /// True if functions that are inlined into each other have ids that follow each other,
+    /// innermost first, as Unhitch exports them. Then a function that calls itself is told from
+    /// one that was inlined into itself.
+    pub numbers_inlined: bool,
 }
 
 #[derive(Clone, Default)]
@@ -38,6 +42,7 @@ struct Mapping {
 /// The fields of a `Frame`.
 #[derive(Clone, Copy, Default)]
 struct FrameFields {
+    id: u64,
     function: u64,
     mapping: u64,
     rel_pc: u64,
@@ -71,6 +76,7 @@ impl<'a> Interned<'a> {
                 6 => drop(self.frames.insert(
                     number(1),
                     FrameFields {
+                        id: number(1),
                         function: number(2),
                         mapping: number(3),
                         rel_pc: number(4),
@@ -161,10 +167,16 @@ impl<'a> Interned<'a> {
             let group = &fields[start..at];
             let place = |frame: &FrameFields| (frame.mapping, frame.rel_pc);
             let belongs = fields.get(at).is_some_and(|outer| {
+                let is_next = match self.numbers_inlined {
+                    true => {
+                        group.last().is_some_and(|inner| inner.id.checked_add(1) == Some(outer.id))
+                    }
+                    false => group.iter().all(|inner| inner.function != outer.function),
+                };
                 outer.mapping != 0
                     && outer.rel_pc != 0
                     && place(&group[0]) == place(outer)
-                    && group.iter().all(|inner| inner.function != outer.function)
+                    && is_next
             });
             if !belongs {
                 places.push(group);

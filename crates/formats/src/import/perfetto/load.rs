@@ -4,6 +4,7 @@ use super::clocks::Clocks;
 use super::ftrace::Ftrace;
 use super::interned::Interned;
 use super::processes;
+use super::recording::Recording;
 use super::samples::{self, About, Defaults, Found};
 use super::wire::{Fields, Value};
 use crate::Error;
@@ -65,6 +66,7 @@ struct Reader<'a> {
     sequences: FxHashMap<u32, Sequence<'a>>,
     found: Vec<Found>,
     meta: Meta,
+    recording: Recording,
 }
 
 /// The state of a sequence of packets.
@@ -125,12 +127,12 @@ impl<'a> Reader<'a> {
             match field {
                 58 => sequence.clock = Some(value.u32()),
                 12 => sequence.defaults.perf(value),
-                100 => sequence.defaults.stacks(value),
+                100 => {
+                    sequence.defaults.stacks(value);
+                    sequence.interned.numbers_inlined = sequence.defaults.are_ours;
+                }
                 _ => {}
             }
-        }
-        if self.meta.sample_period_ns == 0 {
-            self.meta.sample_period_ns = sequence.defaults.period_ns;
         }
         if let Some(interned) = head.interned {
             sequence.interned.add(interned);
@@ -145,6 +147,7 @@ impl<'a> Reader<'a> {
                 1 => self.ftrace.bundle(import, value, sequence.drops),
                 2 => processes::tree(import, head.time, value),
                 6 => self.clocks.add(value),
+                11 => self.recording.read(value),
                 44 => sequence.thread = processes::thread(import, value),
                 45 => system(value, &mut self.meta, &mut self.ftrace),
                 54 => {
@@ -176,9 +179,14 @@ impl<'a> Reader<'a> {
                 import.leave_out("unsynchronised-clock sample");
                 continue;
             };
-            let Found { cpu, tid, stack, .. } = found;
+            let Found { cpu, tid, stack, weight_ns, .. } = found;
             match found.about {
-                About::Cpu => import.sample(At { time, cpu, stack }, tid),
+                About::Cpu => {
+                    import.sample(At { time, cpu, stack }, tid);
+                    if self.meta.sample_period_ns == 0 {
+                        self.meta.sample_period_ns = weight_ns;
+                    }
+                }
                 About::Leave => import.late_stacks.left(time, tid, stack),
                 About::WaitEnd | About::Preempted => import.late_stacks.ended(time, tid, stack),
                 About::Wake => import.late_stacks.woke(time, tid, stack),
@@ -191,8 +199,13 @@ impl<'a> Reader<'a> {
             epoch_ns: self.clocks.epoch_ns(),
             ..self.meta
         };
-        let lacks: &[Lack] = if self.ftrace.has_contexts { &[] } else { &[Lack::WakeContexts] };
-        self.import.finish(lacks)
+        let mut lacks = self.recording.lacks().to_vec();
+        if !self.ftrace.has_contexts {
+            lacks.push(Lack::WakeContexts);
+        }
+        let mut trace = self.import.finish(&lacks);
+        self.recording.complete(&mut trace);
+        trace
     }
 }
 

@@ -9,6 +9,7 @@ mod ftrace;
 mod interned;
 mod load;
 mod processes;
+mod recording;
 mod samples;
 mod wire;
 

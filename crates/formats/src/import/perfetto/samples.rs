@@ -34,6 +34,8 @@ pub(super) struct Found {
     pub cpu: u16,
     pub tid: u32,
     pub stack: StackId,
+    /// The time that a CPU sample stands for; 0 if it is not known.
+    pub weight_ns: u64,
 }
 
 /// What the samples of a sequence are about, by its defaults.
@@ -42,6 +44,10 @@ pub(super) struct Defaults {
     perf: About,
     stacks: About,
     pub period_ns: u64,
+    /// True if `StackSample`s weigh nanoseconds.
+    weighs_ns: bool,
+    /// True if Unhitch wrote the samples.
+    pub are_ours: bool,
 }
 
 impl Defaults {
@@ -96,6 +102,9 @@ impl Defaults {
                 _ => {}
             }
         }
+        const NANOSECONDS: u64 = 1;
+        self.weighs_ns = unit == NANOSECONDS;
+        self.are_ours = source.starts_with("unhitch.");
         /// `CounterDescriptor.Unit`: unknown, nanoseconds, cycles, a count.
         const OF_TIME: [u64; 4] = [0, 1, 2, 9];
         self.stacks = match source.as_str() {
@@ -151,7 +160,8 @@ pub(super) fn perf<'a>(
     }
     let stack = interned.stack(&mut import.trace, frames, pid, callstack);
     let cpu = u16::try_from(cpu).unwrap_or(UNKNOWN_CPU);
-    Some(Found { about: defaults.perf, clock, time, cpu, tid, stack })
+    let weight_ns = defaults.period_ns;
+    Some(Found { about: defaults.perf, clock, time, cpu, tid, stack, weight_ns })
 }
 
 /// A `StackSample`.
@@ -193,7 +203,8 @@ pub(super) fn stack<'a>(
         About::Preempted => About::WaitEnd,
         about => about,
     };
-    Some(Found { about, clock, time, cpu, tid, stack })
+    let weight_ns = if defaults.weighs_ns { weight } else { 0 };
+    Some(Found { about, clock, time, cpu, tid, stack, weight_ns })
 }
 
 /// An `InlineCallstack`: names alone, outermost first.
@@ -238,7 +249,7 @@ pub(super) fn streaming<'a>(
         let stack = interned.stack(&mut import.trace, frames, pid, callstack);
         let time = time_us.saturating_mul(1000);
         let (about, clock, cpu) = (About::Cpu, MONOTONIC, UNKNOWN_CPU);
-        found.push(Found { about, clock, time, cpu, tid, stack });
+        found.push(Found { about, clock, time, cpu, tid, stack, weight_ns: 0 });
     }
     found
 }

@@ -12,4 +12,4 @@ mod side_band;
 mod stream;
 
 pub use selection::{Exported, Selection};
-pub use stream::export;
+pub use stream::{export, export_showing};

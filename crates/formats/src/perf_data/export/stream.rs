@@ -23,20 +23,35 @@ pub fn export(
     producer: &str,
     out: &mut (impl Write + Seek),
 ) -> io::Result<Exported> {
+    export_showing(trace, selection, producer, &mut |_| {}, out)
+}
+
+/// The same; `show` gets the share of the work that is done, from 0 to 1, now and then.
+///
+/// # Errors
+/// Those of `out`.
+pub fn export_showing(
+    trace: &Trace,
+    selection: &Selection,
+    producer: &str,
+    show: &mut dyn FnMut(f64),
+    out: &mut (impl Write + Seek),
+) -> io::Result<Exported> {
     let events = describe::events(trace);
     let features = describe::features(trace, selection.window, producer);
-    write_streamed(out, &events, &features, |out| write_records(trace, selection, out))
+    write_streamed(out, &events, &features, |out| write_records(trace, selection, show, out))
 }
 
 fn write_records(
     trace: &Trace,
     selection: &Selection,
+    show: &mut dyn FnMut(f64),
     out: &mut impl Write,
 ) -> io::Result<Exported> {
     let mut side_band = SideBand::new(trace, selection.window.end);
     let mut records = Records::new(trace);
     let mut next = Next::new(trace, selection.window);
-    let mut count = 0;
+    let (mut count, rows) = (0, next.left());
     loop {
         let heads =
             [side_band.peek(), next.waking(), next.sample(), next.contention(), next.switch()];
@@ -51,6 +66,7 @@ fn write_records(
         count += 1;
         if count % ROUND == 0 {
             record::finished_round(records.buffer());
+            show(1.0 - next.left() as f64 / rows.max(1) as f64);
         }
         out.write_all(records.buffer())?;
         records.buffer().clear();
@@ -90,6 +106,14 @@ impl<'t> Next<'t> {
             contentions: Rows(trace.contentions.range(window)),
             switches: Rows(trace.switches.range(window)),
         }
+    }
+
+    /// How many rows are still to come.
+    fn left(&self) -> usize {
+        [&self.wakings, &self.samples, &self.contentions, &self.switches]
+            .map(|rows| rows.0.len())
+            .iter()
+            .sum()
     }
 
     fn waking(&self) -> Option<(Time, Kind)> {
