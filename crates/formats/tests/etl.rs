@@ -300,3 +300,44 @@ fn events_of_the_network_are_those_of_a_process() {
     );
     assert_eq!(trace.name(trace.threads.process(unhitch_model::ProcessId(0)).name), "Idle");
 }
+
+/// The fields of the first event of a kind, as they are shown.
+fn first_fields(file: &str, name: &str) -> Option<Vec<(String, String)>> {
+    let trace = unhitch_formats::open(&corpus(file)?).unwrap();
+    let is = |event: &usize| trace.name(trace.events.kind_of(*event).unwrap().name) == name;
+    let event = (0..trace.events.len()).find(is).expect("an event of this kind");
+    let (mut fields, layout) = (Vec::new(), &trace.events.kind_of(event).unwrap().layout);
+    layout.read(trace.events.payload(event), |field, value| {
+        fields.push((trace.name(field.name).to_owned(), value.to_string()));
+    });
+    Some(fields)
+}
+
+/// A runtime that writes other fields than the catalogue has: the common ones are shown, then bytes.
+#[test]
+fn what_a_layout_does_not_have_is_shown_as_bytes() {
+    let Some(fields) = first_fields("gcevents.etl.zip", "GC/PerHeapHistory") else { return };
+    let value = |name: &str| &fields.iter().find(|(field, _)| field == name).unwrap().1;
+    assert_eq!([value("ClrInstanceID"), value("HeapIndex"), value("Count")], ["8", "0", "5"]);
+    let (last, bytes) = fields.last().unwrap();
+    assert_eq!(last, "undecoded");
+    assert!(bytes.starts_with("302d1100") && bytes.ends_with("(400 bytes)"), "{bytes}");
+}
+
+/// No event of the runtime, and none about images, goes by a number.
+#[test]
+fn events_of_dot_net_and_of_images_have_names() {
+    let Some(path) = corpus("net.4.5.2.x64.etl.zip") else { return };
+    let trace = unhitch_formats::open(&path).unwrap();
+    let names: Vec<&str> = trace.by_kind.keys().map(String::as_str).collect();
+    let is_number = |name: &&&str| {
+        let of_these = ["Microsoft-Windows-DotNETRuntime", "Image", "ImageID"];
+        let (provider, event) = name.split_once('/').unwrap_or((name, ""));
+        of_these.iter().any(|of| provider.starts_with(of))
+            && ["opcode", "Opcode", "event"].iter().any(|word| event.contains(word))
+    };
+    assert_eq!(names.iter().filter(is_number).collect::<Vec<_>>(), Vec::<&&str>::new());
+    for known in ["ImageID/DbgID_RSDS", "ImageID/FileVersion", "Image/Load"] {
+        assert!(names.contains(&known), "{known}");
+    }
+}

@@ -31,8 +31,8 @@ use crate::locks::{is_same_address, is_same_lock, leaf, lock_of, waits_for_lock}
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
-use owners::ended_by;
 pub(crate) use owners::owned_at_end;
+use owners::{ended_by, released_by_owner};
 use runner::runner_of;
 use timed_waits::{join_timed_waits, looks};
 use unhitch_model::{StackId, ThreadId, Window};
@@ -66,14 +66,15 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
             // is also what makes this terminate. An owner may well sleep until the end.
             let is_owner = || {
                 let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
-                led.is_none_or(|hop| hop.wake.is_none() && !hop.ran_on)
+                led.is_none_or(|hop| hop.wake.is_none() && hop.released.is_none() && !hop.ran_on)
             };
             let earlier = segment.window.end < window.end || is_owner();
             match follow(analysis, thread, &segment, hop, &explanation).filter(|_| earlier) {
                 Some(next) => {
-                    let by = next.by;
-                    explanation.hops.push(next);
-                    open.push((by, segment.window, Some(explanation.hops.len() as u32 - 1)));
+                    for hop in owner_then_waker(analysis, next, &segment) {
+                        explanation.hops.push(hop);
+                        open.push((hop.by, hop.window, Some(explanation.hops.len() as u32 - 1)));
+                    }
                 }
                 None => {
                     let asleep = matches!(segment.state, State::Sleeping(_));
@@ -205,6 +206,7 @@ fn follow(
         wait_stack: segment.wait_stack(analysis.trace),
         lock_avma: lock_of(analysis, thread, segment),
         owner: kept_wait(analysis, segment).and_then(|wait| wait.owner),
+        released: None,
         looks: looks(analysis, thread, slept),
         wake,
         ran_on: ran_on.is_some(),
@@ -213,6 +215,32 @@ fn follow(
         parent,
         depth,
     })
+}
+
+/// A sleep for a lock that named its owner, ended by a thread that had not waited for the lock: up to
+/// where the owner released it, the sleep was for the owner, and only then for that thread. Otherwise
+/// the hop as it is.
+fn owner_then_waker(
+    analysis: &Analysis<'_>,
+    hop: Hop,
+    segment: &Segment,
+) -> impl Iterator<Item = Hop> + use<> {
+    let owner = released_by_owner(analysis, &hop, segment).map(|(by, released)| Hop {
+        window: Window::new(hop.window.start, analysis.trace.wakings.time[released]),
+        source: WakeSource { context: WakeContext::Task, interrupt: None },
+        released: Some(released),
+        wake: None,
+        by,
+        ..hop
+    });
+    let waker = match owner {
+        // Whose it was when the sleep began is over by then.
+        Some(Hop { window: Window { end, .. }, .. }) => {
+            Hop { window: Window::new(end, hop.window.end), owner: None, ..hop }
+        }
+        None => hop,
+    };
+    owner.into_iter().chain(std::iter::once(waker))
 }
 
 /// True for the victim, and for who led to `hop`: in a deadlock, owners wait for each other.

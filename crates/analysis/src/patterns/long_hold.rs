@@ -21,7 +21,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let hop = case.hop_to(holder)?;
     let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
     sentences.extend(came_through(case, hop).filter(|_| !hop.ran_on));
-    sentences.push(match hop.wake {
+    sentences.push(match hop.release() {
         None if hop.ran_on => sentence!(
             "{} waited for {} for {}: {} was the thread of its process that ran, or was ready to, \
              all that time.",
