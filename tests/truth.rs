@@ -232,8 +232,18 @@ fn about_cause(stall: &Stall) -> Vec<String> {
     if finding.evidence == Evidence::Direct && own_timer {
         contradictions.push("a timer of its own is direct evidence".to_owned());
     }
-    let tracers =
-        ["__traceiter_", "perf_trace_", "perf_event_", "trace_event_raw_", "bpf_trace_run"];
+    // Not `perf_event_exit_task` and the like: the kernel itself calls those for each thread.
+    let tracers = [
+        "__traceiter_",
+        "perf_trace_",
+        "perf_tp_event",
+        "perf_swevent_",
+        "perf_event_output",
+        "__perf_event_overflow",
+        "trace_event_raw_",
+        "bpf_trace_run",
+        "bpf_prog_",
+    ];
     if let Some(tracer) = tracers.iter().find(|tracer| finding.function.starts_with(**tracer)) {
         contradictions.push(format!("the tracer ({tracer}…) is named as a cause"));
     }
