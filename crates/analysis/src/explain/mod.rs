@@ -5,6 +5,7 @@
 //! lasted, so its time is explained by what *that* task did meanwhile, and so on: the windows nest
 //! and their ends strictly decrease, so it ends, and the pieces sum to the window.
 
+mod acquisition;
 mod chain;
 mod explanation;
 mod occupants;
@@ -27,15 +28,16 @@ pub use wait_class::class_of;
 pub(crate) use wait_class::kept_wait;
 
 use crate::Analysis;
-use crate::locks::{is_same_address, is_same_lock, leaf, lock_of, waits_for_lock};
+use crate::locks::lock_of;
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
+use acquisition::acquisition;
 pub(crate) use owners::owned_at_end;
 use owners::{ended_by, released_by_owner};
 use runner::runner_of;
 use timed_waits::{join_timed_waits, looks};
-use unhitch_model::{StackId, ThreadId, Window};
+use unhitch_model::{ThreadId, Window};
 
 /// Explains what kept `victim` inside `window`.
 pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Explanation {
@@ -139,33 +141,6 @@ fn since_acquisition(
             None => length = length.saturating_mul(8),
         }
     }
-}
-
-/// The last wait in `segments` by which their thread came to the lock that the sleeper of `hop`
-/// waited for.
-fn acquisition(analysis: &Analysis<'_>, segments: &[Segment], hop: &Hop) -> Option<usize> {
-    // The lock's address decides; if one of the two is unknown, the stacks do.
-    let is_lock = |segment: &Segment, alike: &dyn Fn(StackId, StackId) -> bool| {
-        let alike = || alike(segment.wait_stack(analysis.trace), hop.wait_stack);
-        waits_for_lock(analysis, segment)
-            && is_same_address(analysis, (hop.lock_avma, hop.sleeper), hop.by, segment)
-                .unwrap_or_else(alike)
-    };
-    let same_lock =
-        |segment: &Segment| is_lock(segment, &|one, other| is_same_lock(analysis, one, other));
-    let same_leaf = |segment: &Segment| {
-        is_lock(segment, &|one, other| leaf(analysis, one) == leaf(analysis, other))
-    };
-    let rested = |segment: &Segment| {
-        matches!(segment.state, State::Sleeping(_))
-            && class_of(analysis, segment) != WaitClass::Lock
-    };
-    // Nobody waits for the lock that it has; and who slept for something else and waited for
-    // such a lock after that, did not have it.
-    let after_rest = segments.iter().rposition(rested).map_or(segments.len(), |rest| rest + 1);
-    let first_after_rest =
-        || segments.iter().skip(after_rest).position(same_leaf).map(|wait| wait + after_rest);
-    segments.iter().rposition(same_lock).max(first_after_rest())
 }
 
 /// The hop behind a sleep, when a task is known to have ended it, or to own what it waits for.

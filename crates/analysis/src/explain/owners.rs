@@ -1,7 +1,7 @@
 //! Who ended a sleep; who owned the lock before that thread did; and, while the sleep has not ended,
 //! who owns what the thread waits for.
 
-use super::acquisition;
+use super::acquisition::acquisition;
 use super::explanation::Hop;
 use super::other_end::asked_at_end;
 use super::wait_class::kept_wait;
