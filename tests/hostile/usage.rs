@@ -37,7 +37,9 @@ impl Usage {
     /// How long threads were ready to run and had no CPU, all together, between the first look and the
     /// last.
     pub fn waited(&self) -> Duration {
-        Duration::from_nanos(self.waited_ns.values().map(|[first, last]| last.saturating_sub(*first)).sum())
+        Duration::from_nanos(
+            self.waited_ns.values().map(|[first, last]| last.saturating_sub(*first)).sum(),
+        )
     }
 
     /// Reports each process if they used more than what is allowed.
