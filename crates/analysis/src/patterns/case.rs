@@ -312,11 +312,6 @@ impl Case<'_> {
         })
     }
 
-    /// `7,498 of 7,547 samples are in`, and one of the stacks.
-    pub fn samples_in(&self, spot: &HotSpot) -> Sentence {
-        sentence!("{} are in\n  {}", samples_of(spot), self.stack(spot.stack))
-    }
-
     /// The instruction of `name` on which the samples of `thread` pile up; nothing where they are
     /// few or spread.
     pub fn hottest_instruction(
