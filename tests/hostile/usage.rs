@@ -18,6 +18,10 @@ pub struct Usage {
 
 impl Usage {
     pub fn look(&mut self, pid: u32) {
+        // Until it has called execve(2), its memory is this program's.
+        if command_line(pid) == command_line(std::process::id()) {
+            return;
+        }
         let mut tree = Vec::new();
         Process::add_tree(pid, &mut tree);
         for thread in tree.iter().flat_map(|process| threads(process.pid)) {
@@ -71,7 +75,7 @@ impl Process {
         };
         let name = field("Name:").unwrap_or_default().trim().to_owned();
         tree.push(Self { pid, name, kib: kib("VmRSS:"), peak_kib: kib("VmHWM:") });
-        // Until a child has called execve(2), it has its parent's memory, which is counted already.
+        // The same with a child, whose memory is counted already.
         let command = command_line(pid);
         for child in children(pid).into_iter().filter(|&child| command_line(child) != command) {
             Self::add_tree(child, tree);
