@@ -232,8 +232,18 @@ fn about_cause(stall: &Stall) -> Vec<String> {
     if finding.evidence == Evidence::Direct && own_timer {
         contradictions.push("a timer of its own is direct evidence".to_owned());
     }
-    let tracers =
-        ["__traceiter_", "perf_trace_", "perf_event_", "trace_event_raw_", "bpf_trace_run"];
+    // Not `perf_event_exit_task` and the like: the kernel itself calls those for each thread.
+    let tracers = [
+        "__traceiter_",
+        "perf_trace_",
+        "perf_tp_event",
+        "perf_swevent_",
+        "perf_event_output",
+        "__perf_event_overflow",
+        "trace_event_raw_",
+        "bpf_trace_run",
+        "bpf_prog_",
+    ];
     if let Some(tracer) = tracers.iter().find(|tracer| finding.function.starts_with(**tracer)) {
         contradictions.push(format!("the tracer ({tracer}…) is named as a cause"));
     }
@@ -245,7 +255,8 @@ struct Sleep {
     window: Window,
     /// False if the recording ended first.
     came_back: bool,
-    /// True if an interrupt issued the wake-up, whatever it is called.
+    /// True if an interrupt issued the wake-up, whatever it is called, and a signal could have: a
+    /// sleep that none ends is for a device, not until a time that the thread chose.
     by_interrupt: bool,
 }
 
@@ -257,32 +268,32 @@ impl Sleeps {
     fn of(trace: &Trace, whole: Window) -> Self {
         let (switches, wakings) = (&trace.switches, &trace.wakings);
         let mut sleeps: BTreeMap<ThreadId, Vec<Sleep>> = BTreeMap::new();
-        let mut asleep: BTreeMap<ThreadId, (Time, bool)> = BTreeMap::new();
+        let mut asleep: BTreeMap<ThreadId, (Time, TaskState, bool)> = BTreeMap::new();
         let mut waking = 0;
         for at in 0..switches.time.len() {
             let time = switches.time[at];
             while wakings.time.get(waking).is_some_and(|woken| *woken <= time) {
                 let is_interrupt = wakings.flags[waking].has(WakeFlags::HARDIRQ)
                     || wakings.waker[waking].is_idle();
-                if let Some((_, by_interrupt)) = asleep.get_mut(&wakings.wakee[waking]) {
-                    *by_interrupt = is_interrupt;
+                if let Some((_, state, by_interrupt)) = asleep.get_mut(&wakings.wakee[waking]) {
+                    *by_interrupt = is_interrupt && *state == TaskState::Sleeping;
                 }
                 waking += 1;
             }
             if time >= whole.end {
                 break;
             }
-            if let Some((since, by_interrupt)) = asleep.remove(&switches.next[at]) {
+            if let Some((since, _, by_interrupt)) = asleep.remove(&switches.next[at]) {
                 let window = Window::new(since, time);
                 let sleep = Sleep { window, came_back: true, by_interrupt };
                 sleeps.entry(switches.next[at]).or_default().push(sleep);
             }
             let state = switches.prev_state[at];
             if !state.is_runnable() && state != TaskState::Dead && !switches.prev[at].is_idle() {
-                asleep.insert(switches.prev[at], (time, false));
+                asleep.insert(switches.prev[at], (time, state, false));
             }
         }
-        for (thread, (since, _)) in asleep {
+        for (thread, (since, ..)) in asleep {
             let window = Window::new(since, whole.end);
             let sleep = Sleep { window, came_back: false, by_interrupt: false };
             sleeps.entry(thread).or_default().push(sleep);

@@ -62,7 +62,7 @@ def make(hang, unhitch, folder, tools, before):
             raise Missing(f"{program} is not installed")
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            with Stage(unhitch, folder / "trace.hitch", tools, before) as stage:
+            with Stage(unhitch, folder / "trace.hitch", tools, before, attempt) as stage:
                 truth = hang.make(stage)
             if truth.seconds() < hang.at_least:
                 raise DidNotHang(f"it hung for only {truth.seconds():.2f} s")

@@ -129,7 +129,9 @@ class Actor:
 class Stage:
     """One attempt at one hang. Whatever it starts, it ends."""
 
-    def __init__(self, unhitch, trace, tools, before=BEFORE):
+    def __init__(self, unhitch, trace, tools, before=BEFORE, attempt=1):
+        # Work is as many times larger: on a fast machine it was over too soon.
+        self.attempt = attempt
         self.before = before
         self.unhitch = unhitch
         self.trace = trace

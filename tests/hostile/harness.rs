@@ -2,6 +2,7 @@
 //! it.
 
 use crate::fuse;
+use crate::usage::Usage;
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::CString;
@@ -271,9 +272,9 @@ impl Stage {
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let begun = Instant::now();
         let mut child = Guarded(command.spawn()?);
-        let mut memory = Memory::default();
+        let mut usage = Usage::default();
         let status = loop {
-            memory.look(child.0.id());
+            usage.look(child.0.id());
             if let Some(status) = child.0.try_wait()? {
                 break status;
             }
@@ -282,7 +283,7 @@ impl Stage {
             }
             thread::sleep(Duration::from_millis(5));
         };
-        let elapsed = begun.elapsed();
+        let elapsed = begun.elapsed().saturating_sub(usage.waited());
         let printed = fs::read(&output)?;
         self.holds_no_secret(&printed, &format!("the output of {what}"))?;
         if let Some(signal) = status.signal() {
@@ -294,7 +295,7 @@ impl Stage {
         Ok(Run {
             status,
             elapsed,
-            mebibytes: memory.peak_mebibytes(),
+            mebibytes: usage.peak_mebibytes(),
             printed: String::from_utf8_lossy(&printed).into_owned(),
         })
     }
@@ -310,6 +311,7 @@ impl Stage {
 /// A finished command.
 pub struct Run {
     pub status: ExitStatus,
+    /// Without the time in which it was ready to run and had no CPU: others may keep the machine busy.
     pub elapsed: Duration,
     pub mebibytes: u64,
     pub printed: String,
@@ -345,9 +347,9 @@ impl Guarded {
 
     /// Peak memory, with its children.
     pub fn mebibytes(&self) -> u64 {
-        let mut memory = Memory::default();
-        memory.look(self.0.id());
-        memory.peak_mebibytes()
+        let mut usage = Usage::default();
+        usage.look(self.0.id());
+        usage.peak_mebibytes()
     }
 }
 
@@ -412,82 +414,6 @@ impl Drop for Attacker {
     }
 }
 
-/// Peak memory of a process and its children together.
-#[derive(Default)]
-struct Memory {
-    /// At the moment when they used the most.
-    most: Vec<Process>,
-    /// What one of them alone used at most, KiB: the moment may have been missed.
-    peak_kib: u64,
-}
-
-impl Memory {
-    fn look(&mut self, pid: u32) {
-        let mut tree = Vec::new();
-        Process::add_tree(pid, &mut tree);
-        let peaks = tree.iter().map(|process| process.peak_kib);
-        self.peak_kib = peaks.fold(self.peak_kib, u64::max);
-        if Process::sum_kib(&tree) > Process::sum_kib(&self.most) {
-            self.most = tree;
-        }
-    }
-
-    /// Reports each process if they used more than what is allowed.
-    fn peak_mebibytes(&self) -> u64 {
-        let most = Process::sum_kib(&self.most).max(self.peak_kib) >> 10;
-        if most > crate::MEBIBYTES {
-            eprintln!("{most} MiB: {:?}", self.most);
-        }
-        most
-    }
-}
-
-/// The memory of a process, by `/proc/PID/status`.
-#[derive(Debug)]
-struct Process {
-    #[expect(dead_code, reason = "printed if they use too much")]
-    name: String,
-    kib: u64,
-    peak_kib: u64,
-}
-
-impl Process {
-    fn add_tree(pid: u32, tree: &mut Vec<Self>) {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-        let kib = |name: &str| {
-            field(name).and_then(|size| size.split_whitespace().next()?.parse().ok()).unwrap_or(0)
-        };
-        let name = field("Name:").unwrap_or_default().trim().to_owned();
-        tree.push(Self { name, kib: kib("VmRSS:"), peak_kib: kib("VmHWM:") });
-        // Until a child has called execve(2), it has its parent's memory, which is counted already.
-        let command = command_line(pid);
-        for child in children(pid).into_iter().filter(|&child| command_line(child) != command) {
-            Self::add_tree(child, tree);
-        }
-    }
-
-    fn sum_kib(tree: &[Self]) -> u64 {
-        tree.iter().map(|process| process.kib).sum()
-    }
-}
-
-fn command_line(pid: u32) -> Vec<u8> {
-    fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
-}
-
-/// Whichever thread started them.
-fn children(pid: u32) -> Vec<u32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists =
-        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    lists
-        .flat_map(|list| {
-            list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>()
-        })
-        .collect()
-}
-
 /// A watching recorder.
 pub struct Watch<'a> {
     stage: &'a Stage,
@@ -531,15 +457,16 @@ impl<'a> Watch<'a> {
     pub fn save(&mut self, costs: &mut Costs) -> Attempt<PathBuf> {
         let stage = self.stage;
         let watcher = self.child.0.id();
-        let (saved, mebibytes) = while_measured(watcher, || {
+        let (saved, usage) = while_measured(watcher, || {
             let run = stage.run_program(&["save", "--note", "a note"]);
             if let Some(status) = self.child.0.try_wait()? {
                 return fail(format!("watch ended: {status}"));
             }
             run?.succeeded("save")
         });
-        costs.mebibytes = costs.mebibytes.max(mebibytes);
-        let saved = saved?;
+        costs.mebibytes = costs.mebibytes.max(usage.peak_mebibytes());
+        let mut saved = saved?;
+        saved.elapsed = saved.elapsed.saturating_sub(usage.waited());
         costs.add(&saved);
         let path = saved.printed.lines().find(|line| line.ends_with(".hitch")).map(PathBuf::from);
         path.ok_or_else(|| Miss::Failed(format!("save: {}", saved.last_line())))
@@ -563,17 +490,17 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The result of `work`, and the peak memory of the process meanwhile.
-fn while_measured<T>(pid: u32, work: impl FnOnce() -> T) -> (T, u64) {
+/// The result of `work`, and what the process used meanwhile.
+fn while_measured<T>(pid: u32, work: impl FnOnce() -> T) -> (T, Usage) {
     let stop = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|scope| {
         let sampler = scope.spawn(|| {
-            let mut memory = Memory::default();
+            let mut usage = Usage::default();
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                memory.look(pid);
+                usage.look(pid);
                 thread::sleep(Duration::from_millis(5));
             }
-            memory.peak_mebibytes()
+            usage
         });
         let result = work();
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -14,6 +14,7 @@ mod fuse;
 mod harness;
 mod sieges;
 mod sys;
+mod usage;
 
 use harness::{Attempt, Costs, Miss, Programs, Stage, USER, Watch, fail};
 use rustix::fs::inotify;

@@ -191,13 +191,16 @@ fn who_only_takes_what_comes_waits_for_work_and_who_asks_waits_for_an_answer() {
     assert_eq!(pipeline(true)[0].candidate.kind, StallKind::Rhythm);
 }
 
-/// "heartbeat" sleeps 20 ms again and again. Once it waits for 1 s until "worker" of its process,
-/// which computes, wakes it: at `place`.
-fn heartbeat(name: &str, place: &[&str], every_time: bool) -> Vec<Stall> {
+/// "heartbeat" sleeps 20 ms again and again. Once it asks, and waits for 1 s until "worker" of its process,
+/// which computes, wakes it: at `place`, where it otherwise waits for `usual_us` each time, if at all.
+fn heartbeat(name: &str, place: &[&str], usual_us: Option<u64>) -> Vec<Stall> {
     let mut scene = Scene::default();
-    let (heart, worker) = (scene.thread(100, 101, name), scene.thread(100, 100, "worker"));
+    // A process begins with its main thread.
+    let worker = scene.thread(100, 100, "worker");
+    let heart = scene.thread(100, 101, name);
     let sleep = scene.stack(&["main", "beat", "|", "do_nanosleep", "schedule"]);
     let timer = scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
+    let ask = scene.stack(&["main", "beat", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
     let wait = scene.stack(place);
     let done = scene.stack(&["main", "work", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
     scene.switch(MS, 1, IDLE, Runnable, worker, StackId::EMPTY);
@@ -207,9 +210,8 @@ fn heartbeat(name: &str, place: &[&str], every_time: bool) -> Vec<Stall> {
         scene.wake(at + 20 * MS, 0, IDLE, heart, WakeFlags::HARDIRQ, timer);
         scene.switch(at + 20 * MS + 10, 0, IDLE, Runnable, heart, StackId::EMPTY);
         at += 20 * MS + 100;
-        let long = turn == 30;
-        if long || every_time {
-            let waits = if long { 1_000 * MS } else { 100 };
+        if let Some(waits) = if turn == 30 { Some(1_000 * MS) } else { usual_us } {
+            scene.wake(at - 5, 0, heart, worker, WakeFlags::default(), ask);
             scene.switch(at, 0, heart, Sleeping, IDLE, wait);
             scene.wake(at + waits, 1, worker, heart, WakeFlags::default(), done);
             scene.switch(at + waits + 10, 0, IDLE, Runnable, heart, StackId::EMPTY);
@@ -223,9 +225,12 @@ fn heartbeat(name: &str, place: &[&str], every_time: bool) -> Vec<Stall> {
 #[test]
 fn a_programs_own_threads_stall_each_other_only_beside_their_usual_waits() {
     let place = ["main", "beat", "get", "|", "do_futex", "futex_wait", "schedule"];
-    assert_eq!(heartbeat("heartbeat", &place, false)[0].candidate.kind, StallKind::Rhythm);
-    assert!(heartbeat("heartbeat", &place, true).is_empty(), "it waits for its workers each time");
-    assert!(heartbeat("C2 CompilerThre", &place, false).is_empty(), "it only helps a runtime");
+    let found =
+        |name, usual_us| heartbeat(name, &place, usual_us).first().map(|one| one.candidate.kind);
+    assert_eq!(found("heartbeat", None), Some(StallKind::Rhythm));
+    assert_eq!(found("heartbeat", Some(100)), Some(StallKind::Rhythm), "10,000 times as long");
+    assert_eq!(found("heartbeat", Some(80 * MS)), None, "it waits for its workers each time");
+    assert_eq!(found("C2 CompilerThre", None), None, "it only helps a runtime");
 }
 
 /// A shell starts `commands` times "make", which waits 600 ms for "xz", which computes. Returns the

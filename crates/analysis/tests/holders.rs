@@ -71,7 +71,7 @@ fn who_is_idle_with_a_lock_is_named_and_not_the_waiters_alarm() {
     let (stall, text) = judged(&trace);
     let finding = &stall.finding;
     assert_eq!((finding.pattern, finding.culprit), (Pattern::LongHold, Some(holder)), "{text}");
-    assert_eq!((finding.function.as_str(), finding.evidence), ("PostgresMain", Evidence::Inferred));
+    assert_eq!((finding.function.as_str(), finding.evidence), ("pq_getbyte", Evidence::Inferred));
     insta::assert_snapshot!("idle_in_transaction", text);
 }
 

@@ -9,7 +9,8 @@ use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Rules, answer};
 use unhitch_analysis::{Query, Stall};
 use unhitch_model::{
-    ContentionKind, Contentions, KeptWake, StackId, TaskState, ThreadId, Trace, WakeFlags,
+    ContentionKind, Contentions, KeptWait, KeptWake, StackId, TaskState, ThreadId, Time, Trace,
+    WakeFlags,
 };
 
 const MS: u64 = 1_000;
@@ -127,6 +128,71 @@ fn regression_the_futex_of_the_wakers_tells_whether_two_waits_are_for_one_lock()
     };
     assert_eq!(held(0x1000), [290, 209]);
     assert_eq!(held(0x2000), [489, 10], "equal code, but another lock");
+}
+
+/// The holder's mutex goes to a thread that had not waited for it, past the one that is woken.
+#[test]
+fn regression_a_thread_that_overtakes_the_waiters_did_not_hold_the_lock_before() {
+    const MUTEX: u64 = 0x1000;
+    let mut desktop = Desktop::new();
+    let scene = &mut desktop.scene;
+    let [holder, other, thief] = [(201, "holder"), (202, "other"), (203, "thief")]
+        .map(|(tid, name)| scene.thread(100, tid, name));
+    let mutex = ["main", "edit", "pthread_mutex_lock", "__lll_lock_wait"];
+    let unlock = ["main", "work", "pthread_mutex_unlock", "__lll_lock_wake"];
+    let (wait, release) = (
+        scene.stack(&[&mutex[..], &FUTEX].concat()),
+        scene.stack(&[&unlock[..], &FUTEX_WAKE].concat()),
+    );
+    scene.switch(50 * MS, 1, IDLE, Runnable, holder, StackId::EMPTY);
+    for (thread, cpu, from, woken, by, by_cpu) in [
+        (other, 2, 90 * MS, 590 * MS, holder, 1),
+        (desktop.ui, 0, 100 * MS + 50, 600 * MS, thief, 3),
+    ] {
+        scene.switch(from, cpu, thread, Sleeping, IDLE, wait);
+        scene.wake(woken, by_cpu, by, thread, WakeFlags::default(), release);
+        scene.switch(woken + 10, cpu, IDLE, Runnable, thread, StackId::EMPTY);
+    }
+    // The thief does something else until then.
+    scene.switch(60 * MS, 3, IDLE, Runnable, thief, StackId::EMPTY);
+    let ui = desktop.ui;
+    desktop.pump_all(0, 100);
+    desktop.pump_all(610, 700);
+    let mut trace = desktop.scene.finish(4, 700 * MS);
+    let kept = |thread, since_us: u64| KeptWait {
+        thread,
+        time: Time::from_nanos(since_us * 1_000),
+        syscall: Some(202),
+        arguments: [MUTEX, 0],
+        kernel_lock_avma: None,
+        owner: Some(holder),
+        is_owner_at_return: false,
+        is_over_budget: false,
+        descriptor: None,
+    };
+    trace.kept_waits = vec![kept(other, 90 * MS), kept(ui, 100 * MS + 50)];
+    trace.kept_waits.sort_by_key(|wait| (wait.thread, wait.time));
+    let woken = |wakee, at_us: u64| KeptWake {
+        wakee,
+        time: Time::from_nanos(at_us * 1_000),
+        futex_avma: MUTEX,
+    };
+    trace.kept_wakes = vec![woken(other, 590 * MS), woken(ui, 600 * MS)];
+    trace.kept_wakes.sort_by_key(|wake| (wake.wakee, wake.time));
+    assert_eq!(held_ms_in(&trace, [holder, thief]), [489, 10]);
+    let (stall, json) = readings(&trace);
+    let finding = &stall.finding;
+    assert_eq!((finding.culprit, finding.evidence), (Some(holder), Evidence::Direct));
+    let both = &json["cause"]["readings"];
+    assert_eq!(both["same_lock_by"], "owner");
+    assert_eq!(
+        (&both["last_waker"]["thread"], &both["holder"]["thread"]),
+        (&"thief".into(), &"holder".into())
+    );
+    insta::assert_snapshot!("overtaken", judged(&trace).1);
+    // If the lock does not say whose it was, nothing else does.
+    trace.kept_waits.clear();
+    assert_eq!(held_ms_in(&trace, [holder, thief]), [0, 499]);
 }
 
 #[test]

@@ -444,7 +444,7 @@ fn whoever_thaws_a_control_group_probably_froze_it() {
     );
     assert!(
         text.contains(
-            "admin 501 (admin 500) ended the freezing; that it began it, too, is a guess."
+            "admin 501 (admin 500) ended the freezing; that it began it, too, is a guess"
         ),
         "{text}"
     );

@@ -300,3 +300,39 @@ fn events_of_the_network_are_those_of_a_process() {
     );
     assert_eq!(trace.name(trace.threads.process(unhitch_model::ProcessId(0)).name), "Idle");
 }
+
+/// A runtime that writes other fields than the catalogue has: the common ones are read, and how many
+/// bytes they do not cover.
+#[test]
+fn what_a_layout_does_not_have_is_counted() {
+    let Some(path) = corpus("gcevents.etl.zip") else { return };
+    let trace = unhitch_formats::open(&path).unwrap();
+    let kind = |event| trace.events.kind_of(event).unwrap();
+    let is = |event: &usize| trace.name(kind(*event).name) == "GC/PerHeapHistory";
+    let event = (0..trace.events.len()).find(is).expect("an event of this kind");
+    let (mut fields, payload) = (Vec::new(), trace.events.payload(event));
+    let rest = kind(event).layout.read(payload, |field, value| {
+        fields.push((trace.name(field.name).to_owned(), value.to_string()));
+    });
+    let value = |name: &str| &fields.iter().find(|(field, _)| field == name).unwrap().1;
+    assert_eq!([value("ClrInstanceID"), value("HeapIndex"), value("Count")], ["8", "0", "5"]);
+    assert_eq!((rest, &payload[payload.len() - rest..][..4]), (400, &[0x30, 0x2d, 0x11, 0][..]));
+}
+
+/// No event of the runtime, and none about images, goes by a number.
+#[test]
+fn events_of_dot_net_and_of_images_have_names() {
+    let Some(path) = corpus("net.4.5.2.x64.etl.zip") else { return };
+    let trace = unhitch_formats::open(&path).unwrap();
+    let names: Vec<&str> = trace.by_kind.keys().map(String::as_str).collect();
+    let is_number = |name: &&&str| {
+        let of_these = ["Microsoft-Windows-DotNETRuntime", "Image", "ImageID"];
+        let (provider, event) = name.split_once('/').unwrap_or((name, ""));
+        of_these.iter().any(|of| provider.starts_with(of))
+            && ["opcode", "Opcode", "event"].iter().any(|word| event.contains(word))
+    };
+    assert_eq!(names.iter().filter(is_number).collect::<Vec<_>>(), Vec::<&&str>::new());
+    for known in ["ImageID/DbgID_RSDS", "ImageID/FileVersion", "Image/Load"] {
+        assert!(names.contains(&known), "{known}");
+    }
+}

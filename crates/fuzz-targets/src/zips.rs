@@ -15,6 +15,11 @@ pub fn container(texts: &[&[u8]]) -> Vec<u8> {
     zip(&parts)
 }
 
+/// A container with rings of the BPF recorder.
+pub fn with_rings(rings: &[u8]) -> Vec<u8> {
+    zip(&[("perf.data", &PERF_DATA), ("rings.bin", rings)])
+}
+
 /// A zip of uncompressed parts, so that a fuzzer sees their content.
 ///
 /// # Panics

@@ -16,6 +16,8 @@ LOCKS = [
     r"ProcSleep|LockAcquire|WaitOnLock|XactLockTableWait|heap_(update|lock_tuple)",
     r"ReadCommand|SocketBackend|pq_getbyte|secure_read",
 ]
+# What the long SELECT does, and the sort for its keys.
+COMPUTES_MD5 = r"md5_text|pg_md5_hash|pg_cryptohash"
 NEEDS = ["postgres", "initdb"]
 
 
@@ -147,7 +149,7 @@ def lock_in_order(port, first, second):
     return transact, backend_of(connection)
 
 
-@hang("PostgreSQL", LOCKS, lock=True, needs=NEEDS)
+@hang("PostgreSQL", LOCKS + [COMPUTES_MD5], lock=True, needs=NEEDS)
 def postgres_lock_queue(stage):
     """ALTER TABLE waits for a long SELECT, and every reader waits behind it."""
     port = server(stage)
@@ -186,7 +188,7 @@ def postgres_deadlock(stage):
     )
 
 
-@hang("PostgreSQL", [r"tuplesort|qsort|ExecSort|comparetup|varstr|bttext|strcoll"], needs=NEEDS)
+@hang("PostgreSQL", [COMPUTES_MD5, r"tuplesort|qsort|ExecSort|comparetup|varstr|bttext|strcoll"], needs=NEEDS)
 def postgres_sort(stage):
     """A client waits for its own backend, which sorts."""
     port = server(stage)

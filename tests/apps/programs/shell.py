@@ -51,7 +51,7 @@ def numbers(stage, lines):
     """A file that a compressor takes its time for."""
     file = stage.folder / "numbers"
     with open(file, "w") as out:
-        out.writelines(f"{n * n % 1000003}\n" for n in range(lines))
+        out.writelines(f"{n * n % 1000003}\n" for n in range(lines * stage.attempt))
     return file
 
 

@@ -327,6 +327,15 @@ fn link_clause(proofs: &Proofs<'_>, link: &ChainLink) -> Clause {
                 Some(_) => {
                     sentence!(" waited ({}) until {} woke it{}{}", class, by, whole, more)
                 }
+                None if hop.released.is_some() => {
+                    sentence!(
+                        " waited ({}) until {} let another have it{}{}",
+                        class,
+                        by,
+                        whole,
+                        more
+                    )
+                }
                 None if hop.ran_on => {
                     sentence!(" waited ({}) while {} ran{}{}", class, by, whole, more)
                 }

@@ -268,8 +268,9 @@ fn readings_json(analysis: &Analysis<'_>, stall: &Stall) -> Option<ReadingsJson>
     let reading = |hop: &Hop, held_ns: u64, evidence: Evidence| ReadingJson {
         thread: thread_json(analysis, hop.by, stall.explanation.window.end),
         held_ns,
-        at_ns: hop.wake.map(|wake| trace.wakings.time[wake].nanos()),
-        stack: trace.stack_names(hop.wake.map_or(StackId::EMPTY, |wake| trace.wakings.stack[wake])),
+        at_ns: hop.release().map(|wake| trace.wakings.time[wake].nanos()),
+        stack: trace
+            .stack_names(hop.release().map_or(StackId::EMPTY, |wake| trace.wakings.stack[wake])),
         evidence: evidence.name(),
     };
     Some(ReadingsJson {
@@ -286,11 +287,11 @@ fn link_json(analysis: &Analysis<'_>, link: &ChainLink, at: Time) -> LinkJson {
     let own_wait = segment.wait_stack(trace);
     let (class, stack, waited_ns, wake) = match &link.hop {
         Some(hop) => {
-            let wake_stack = hop.wake.map_or(StackId::EMPTY, |wake| trace.wakings.stack[wake]);
+            let wake_stack = hop.release().map_or(StackId::EMPTY, |wake| trace.wakings.stack[wake]);
             let wake = WakeJson {
                 context: hop.source.context.name(),
                 by: Some(thread_json(analysis, hop.by, at)),
-                at_ns: hop.wake.map(|wake| trace.wakings.time[wake].nanos()),
+                at_ns: hop.release().map(|wake| trace.wakings.time[wake].nanos()),
                 stack: trace.stack_names(wake_stack),
             };
             (

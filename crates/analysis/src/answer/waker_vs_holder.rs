@@ -16,6 +16,8 @@ pub(super) enum SameLock {
     Code,
     /// The kernel reported the same address.
     Address,
+    /// It is one wait, and the lock itself named its holder when that began.
+    Owner,
 }
 
 impl SameLock {
@@ -24,6 +26,7 @@ impl SameLock {
         match self {
             Self::Code => "code",
             Self::Address => "address",
+            Self::Owner => "owner",
         }
     }
 }
@@ -54,7 +57,15 @@ impl<'a> WakerVsHolder<'a> {
             .filter(is_lock)
             .filter(|hop| hop.by == holder && !hop.ran_on)
             .max_by_key(|hop| hop.window.duration_ns())?;
-        let (mut last, mut same_lock) = (held, Some(SameLock::Address));
+        // Behind its part of the sleep comes that of the thread that ended it.
+        let behind = held.released.and_then(|_| {
+            let of_sleep = |hop: &&Hop| hop.sleeper == held.sleeper && hop.slept == held.slept;
+            explanation.hops.iter().filter(of_sleep).find(|hop| hop.released.is_none())
+        });
+        let (mut last, mut same_lock) = match behind {
+            Some(behind) => (behind, Some(SameLock::Owner)),
+            None => (held, Some(SameLock::Address)),
+        };
         while let Some(parent) =
             last.parent.and_then(|parent| explanation.hops.get(parent as usize))
         {
@@ -93,6 +104,18 @@ impl<'a> WakerVsHolder<'a> {
             Span::new(name, Subject::Thread(thread))
         };
         let why = match self.same_lock {
+            Some(SameLock::Owner) => {
+                return sentence!(
+                    "The last waker was {}, which held the lock for {}; the main holder was {}, \
+                     which held it for {}. The lock itself named {} when {} began to wait.",
+                    name(self.last.by),
+                    duration(self.last_ns),
+                    name(self.held.by),
+                    duration(self.held_ns),
+                    name(self.held.by),
+                    name(self.held.sleeper)
+                );
+            }
             Some(SameLock::Address) => "its address",
             Some(SameLock::Code) => "the code on their stacks",
             None => {

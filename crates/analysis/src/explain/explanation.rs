@@ -47,10 +47,14 @@ pub struct Hop {
     pub lock_avma: Option<u64>,
     /// Who held the lock when the wait began, where the lock's memory said so.
     pub owner: Option<ThreadId>,
+    /// The wake-up of another waiter by which `by` released the lock, as an index into the wakings,
+    /// where `by` is the owner that the lock's memory named, and not the thread that woke the
+    /// sleeper in the end.
+    pub released: Option<usize>,
     /// How often it woke by its own timer meanwhile, only to check whether it could go on.
     pub looks: u32,
-    /// The wake-up, as an index into the wakings; none when the lock word named the owner instead,
-    /// or who ran.
+    /// The sleeper's wake-up, as an index into the wakings; none when the lock word named the owner
+    /// instead, or who ran.
     pub wake: Option<usize>,
     /// True when nobody woke it for that, and `by` is the thread of its process that ran meanwhile,
     /// for which it waited.
@@ -98,6 +102,11 @@ impl Hop {
     /// inferred.
     pub fn is_queued(&self) -> bool {
         self.window.start < self.slept.start
+    }
+
+    /// The wake-up by which `by` let the sleeper, or another waiter, go on.
+    pub fn release(&self) -> Option<usize> {
+        self.wake.or(self.released)
     }
 
     /// True when the sleeper polled by its own timer: the thread that it waited for until the last

@@ -5,6 +5,7 @@
 //! lasted, so its time is explained by what *that* task did meanwhile, and so on: the windows nest
 //! and their ends strictly decrease, so it ends, and the pieces sum to the window.
 
+mod acquisition;
 mod chain;
 mod explanation;
 mod occupants;
@@ -27,15 +28,16 @@ pub use wait_class::class_of;
 pub(crate) use wait_class::kept_wait;
 
 use crate::Analysis;
-use crate::locks::{is_same_address, is_same_lock, leaf, lock_of, waits_for_lock};
+use crate::locks::lock_of;
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
-use owners::ended_by;
+use acquisition::acquisition;
 pub(crate) use owners::owned_at_end;
+use owners::{ended_by, released_by_owner};
 use runner::runner_of;
 use timed_waits::{join_timed_waits, looks};
-use unhitch_model::{StackId, ThreadId, Window};
+use unhitch_model::{ThreadId, Window};
 
 /// Explains what kept `victim` inside `window`.
 pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Explanation {
@@ -66,14 +68,15 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
             // is also what makes this terminate. An owner may well sleep until the end.
             let is_owner = || {
                 let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
-                led.is_none_or(|hop| hop.wake.is_none() && !hop.ran_on)
+                led.is_none_or(|hop| hop.wake.is_none() && hop.released.is_none() && !hop.ran_on)
             };
             let earlier = segment.window.end < window.end || is_owner();
             match follow(analysis, thread, &segment, hop, &explanation).filter(|_| earlier) {
                 Some(next) => {
-                    let by = next.by;
-                    explanation.hops.push(next);
-                    open.push((by, segment.window, Some(explanation.hops.len() as u32 - 1)));
+                    for hop in owner_then_waker(analysis, next, &segment) {
+                        explanation.hops.push(hop);
+                        open.push((hop.by, hop.window, Some(explanation.hops.len() as u32 - 1)));
+                    }
                 }
                 None => {
                     let asleep = matches!(segment.state, State::Sleeping(_));
@@ -140,33 +143,6 @@ fn since_acquisition(
     }
 }
 
-/// The last wait in `segments` by which their thread came to the lock that the sleeper of `hop`
-/// waited for.
-fn acquisition(analysis: &Analysis<'_>, segments: &[Segment], hop: &Hop) -> Option<usize> {
-    // The lock's address decides; if one of the two is unknown, the stacks do.
-    let is_lock = |segment: &Segment, alike: &dyn Fn(StackId, StackId) -> bool| {
-        let alike = || alike(segment.wait_stack(analysis.trace), hop.wait_stack);
-        waits_for_lock(analysis, segment)
-            && is_same_address(analysis, (hop.lock_avma, hop.sleeper), hop.by, segment)
-                .unwrap_or_else(alike)
-    };
-    let same_lock =
-        |segment: &Segment| is_lock(segment, &|one, other| is_same_lock(analysis, one, other));
-    let same_leaf = |segment: &Segment| {
-        is_lock(segment, &|one, other| leaf(analysis, one) == leaf(analysis, other))
-    };
-    let rested = |segment: &Segment| {
-        matches!(segment.state, State::Sleeping(_))
-            && class_of(analysis, segment) != WaitClass::Lock
-    };
-    // Nobody waits for the lock that it has; and who slept for something else and waited for
-    // such a lock after that, did not have it.
-    let after_rest = segments.iter().rposition(rested).map_or(segments.len(), |rest| rest + 1);
-    let first_after_rest =
-        || segments.iter().skip(after_rest).position(same_leaf).map(|wait| wait + after_rest);
-    segments.iter().rposition(same_lock).max(first_after_rest())
-}
-
 /// The hop behind a sleep, when a task is known to have ended it, or to own what it waits for.
 fn follow(
     analysis: &Analysis<'_>,
@@ -205,6 +181,7 @@ fn follow(
         wait_stack: segment.wait_stack(analysis.trace),
         lock_avma: lock_of(analysis, thread, segment),
         owner: kept_wait(analysis, segment).and_then(|wait| wait.owner),
+        released: None,
         looks: looks(analysis, thread, slept),
         wake,
         ran_on: ran_on.is_some(),
@@ -213,6 +190,32 @@ fn follow(
         parent,
         depth,
     })
+}
+
+/// A sleep for a lock that named its owner, ended by a thread that had not waited for the lock: up to
+/// where the owner released it, the sleep was for the owner, and only then for that thread. Otherwise
+/// the hop as it is.
+fn owner_then_waker(
+    analysis: &Analysis<'_>,
+    hop: Hop,
+    segment: &Segment,
+) -> impl Iterator<Item = Hop> + use<> {
+    let owner = released_by_owner(analysis, &hop, segment).map(|(by, released)| Hop {
+        window: Window::new(hop.window.start, analysis.trace.wakings.time[released]),
+        source: WakeSource { context: WakeContext::Task, interrupt: None },
+        released: Some(released),
+        wake: None,
+        by,
+        ..hop
+    });
+    let waker = match owner {
+        // Whose it was when the sleep began is over by then.
+        Some(Hop { window: Window { end, .. }, .. }) => {
+            Hop { window: Window::new(end, hop.window.end), owner: None, ..hop }
+        }
+        None => hop,
+    };
+    owner.into_iter().chain(std::iter::once(waker))
 }
 
 /// True for the victim, and for who led to `hop`: in a deadlock, owners wait for each other.

@@ -1,10 +1,13 @@
-//! Who ended a sleep; and, while it has not ended, who owns what the thread waits for.
+//! Who ended a sleep; who owned the lock before that thread did; and, while the sleep has not ended,
+//! who owns what the thread waits for.
 
+use super::acquisition::acquisition;
+use super::explanation::Hop;
 use super::other_end::asked_at_end;
 use super::wait_class::kept_wait;
-use crate::Analysis;
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::timeline::{Segment, State};
+use crate::{Analysis, WaitClass};
 use unhitch_model::{ThreadId, Window};
 
 /// The task that ended a sleep; where the recording ends first, the one that owns what it waits for,
@@ -36,6 +39,28 @@ pub(crate) fn owned_at_end(
         _ => return None,
     };
     Some((last, owner))
+}
+
+/// The thread that owned the lock when the sleep of `hop` began, and the wake-up of another waiter by
+/// which it released it, where neither is the one that ended the sleep. *Why not where the waker had
+/// waited for the lock, too*: then the thread that ended that wait is known, and leads to the owner.
+pub(super) fn released_by_owner(
+    analysis: &Analysis<'_>,
+    hop: &Hop,
+    segment: &Segment,
+) -> Option<(ThreadId, usize)> {
+    let lock_avma = hop.lock_avma.filter(|_| hop.class == WaitClass::Lock)?;
+    let wait = kept_wait(analysis, segment).filter(|wait| !wait.is_owner_at_return)?;
+    let owner = wait.owner.filter(|owner| ![hop.by, hop.sleeper].contains(owner))?;
+    hop.wake?;
+    if acquisition(analysis, &analysis.segments(hop.by, hop.slept), hop).is_some() {
+        return None;
+    }
+    let is_release = |wake: &usize| analysis.woken_futex(*wake) == Some(lock_avma);
+    let mut issued = analysis.issued(owner, hop.slept).iter().map(|wake| *wake as usize);
+    let released = issued.find(is_release)?;
+    let inside = analysis.trace.wakings.time[released] > hop.window.start;
+    inside.then_some((owner, released))
 }
 
 /// Who owns what a thread waits for in a sleep that has not ended when the recording does.

@@ -91,7 +91,7 @@ impl Case<'_> {
         let hops = self.explanation.hops.iter().filter(|hop| hop.class == WaitClass::Lock);
         let mut by_stack: FxHashMap<Option<StackId>, usize> = FxHashMap::default();
         for hop in hops {
-            let stack = hop.wake.map(|wake| self.analysis.trace.wakings.stack[wake]);
+            let stack = hop.release().map(|wake| self.analysis.trace.wakings.stack[wake]);
             *by_stack.entry(stack).or_default() += 1;
         }
         let all: usize = by_stack.values().sum();
@@ -115,7 +115,7 @@ impl Case<'_> {
 
     /// The stack on which `thread` ended the longest wait for it; empty where that was not seen.
     pub fn release_stack(&self, thread: ThreadId) -> StackId {
-        let wake = self.hop_to(thread).and_then(|hop| hop.wake);
+        let wake = self.hop_to(thread).and_then(Hop::release);
         wake.map(|wake| self.analysis.trace.wakings.stack[wake]).unwrap_or_default()
     }
 
@@ -290,7 +290,7 @@ impl Case<'_> {
 
     /// `words` and where `thread` ended the longest wait for it; nothing where that was not seen.
     pub fn ended_wait_in(&self, thread: ThreadId, words: impl Into<Sentence>) -> Option<Sentence> {
-        let wake = self.hop_to(thread)?.wake?;
+        let wake = self.hop_to(thread)?.release()?;
         Some(sentence!("{} in\n  {}", words.into(), self.wake_stack(wake)))
     }
 
@@ -310,11 +310,6 @@ impl Case<'_> {
             Some(what) => sentence!("It waited for {}{} in\n  {}", what, as_place(on), stack),
             None => sentence!("It waited ({}){} in\n  {}", wait.class.words(), on, stack),
         })
-    }
-
-    /// `7,498 of 7,547 samples are in`, and one of the stacks.
-    pub fn samples_in(&self, spot: &HotSpot) -> Sentence {
-        sentence!("{} are in\n  {}", samples_of(spot), self.stack(spot.stack))
     }
 
     /// The instruction of `name` on which the samples of `thread` pile up; nothing where they are

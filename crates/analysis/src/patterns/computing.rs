@@ -5,10 +5,12 @@
 
 use super::case::Case;
 use super::case::runs;
-use crate::samples::{Sampled, sampled};
-use crate::wording::sentence::{Sentence, function, plural, sentence};
+use super::case::samples_of;
+use crate::samples::{HotSpot, Sampled, sampled};
+use crate::stacks::text::stack_text_without;
+use crate::wording::sentence::{Sentence, Span, Subject, function, plural, sentence};
 use crate::wording::{recording, units};
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{FrameId, ThreadId, Window};
 
 /// Maximum functions, and modules, that are listed with their shares.
 const MAX_PLACES: usize = 4;
@@ -32,7 +34,7 @@ impl Case<'_> {
         if let Some(spot) = &sampled.hot {
             let name = self.hot_name(spot);
             let place = sentence!(" in {}", self.hot_place(spot));
-            let sentence = self.samples_in(spot);
+            let sentence = self.samples_in(spot, &sampled);
             return Computing { sentence, function: name, place, samples: sampled.total };
         }
         let (sentence, place) = match sampled.total {
@@ -40,6 +42,33 @@ impl Case<'_> {
             _ => (spread(&sampled), mostly(&sampled)),
         };
         Computing { sentence, function: String::new(), place, samples: sampled.total }
+    }
+
+    /// `7,498 of 7,547 samples are in`, one of the stacks down to the function that they share, and
+    /// where they are below it, unless half of them are in that function itself.
+    fn samples_in(&self, spot: &HotSpot, sampled: &Sampled) -> Sentence {
+        let trace = self.analysis.trace;
+        let shared = if spot.callee.is_empty() { spot.function } else { spot.callee };
+        let is_shared = |frame: &FrameId| {
+            let symbol = trace.symbols.get(*frame).last();
+            *frame == spot.frame || symbol.is_some_and(|symbol| symbol.function == shared)
+        };
+        let below = trace.stacks.frames_of(spot.stack).iter().position(is_shared).unwrap_or(0);
+        let stack = stack_text_without(self.analysis, spot.stack, below);
+        let mut sentence = sentence!(
+            "{} are in\n  {}",
+            samples_of(spot),
+            Span::new(stack, Subject::Stack(spot.stack))
+        );
+        let is_most = |samples: u64| samples * 2 >= sampled.total;
+        let is_known = |samples: u64| samples * 10 >= sampled.total;
+        let own = sampled.leaves.iter().find(|(name, _)| *name == trace.name(shared));
+        if !own.is_some_and(|(_, samples)| is_most(*samples))
+            && sampled.leaves.first().is_some_and(|(_, samples)| is_known(*samples))
+        {
+            sentence.push(sentence!("\nBy function: {}.", shares(&sampled.leaves, sampled.total)));
+        }
+        sentence
     }
 
     fn no_samples(&self, thread: ThreadId) -> Sentence {
@@ -65,18 +94,6 @@ impl Case<'_> {
 
 /// The samples where no function has half of them.
 fn spread(sampled: &Sampled) -> Sentence {
-    let list = |places: &[(String, u64)]| {
-        let share = |samples| units::rounded_percent(samples, sampled.total);
-        let mut parts: Vec<Sentence> = (places.iter().take(MAX_PLACES))
-            .map(|(name, samples)| sentence!("{} {}", function(name), share(*samples)))
-            .collect();
-        let rest: u64 = places.iter().skip(MAX_PLACES).map(|(_, samples)| samples).sum();
-        if rest > 0 {
-            let others = (places.len() - MAX_PLACES) as u64;
-            parts.push(sentence!("{} {}", plural(others, "other"), share(rest)));
-        }
-        Sentence::join(parts, ", ")
-    };
     let placed: u64 = sampled.modules.iter().map(|(_, samples)| samples).sum();
     let total = plural(sampled.total, "CPU sample");
     if sampled.leaves.is_empty() {
@@ -95,10 +112,25 @@ fn spread(sampled: &Sampled) -> Sentence {
     sentence!(
         "No function has half of its {}. By function: {}. By module: {}.{}",
         total,
-        list(&sampled.leaves),
-        list(&sampled.modules),
+        shares(&sampled.leaves, sampled.total),
+        shares(&sampled.modules, sampled.total),
         without
     )
+}
+
+/// The places with the most samples, with their shares of `total`: `inflate 40 %, crc32 12 %, 8 others
+/// 48 %`.
+fn shares(places: &[(String, u64)], total: u64) -> Sentence {
+    let share = |samples| units::rounded_percent(samples, total);
+    let mut parts: Vec<Sentence> = (places.iter().take(MAX_PLACES))
+        .map(|(name, samples)| sentence!("{} {}", function(name), share(*samples)))
+        .collect();
+    let rest: u64 = places.iter().skip(MAX_PLACES).map(|(_, samples)| samples).sum();
+    if rest > 0 {
+        let others = (places.len() - MAX_PLACES) as u64;
+        parts.push(sentence!("{} {}", plural(others, "other"), share(rest)));
+    }
+    Sentence::join(parts, ", ")
 }
 
 /// The module that has at least half of the samples.

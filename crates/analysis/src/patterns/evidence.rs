@@ -41,6 +41,8 @@ impl Weak {
         let weak = |until: Time, kind: WeakKind| Some((until, Self { kind, hop: index }));
         match hop.class {
             _ if hop.ran_on => weak(hop.window.end, WeakKind::RanOn),
+            // The lock itself named its owner, and the wake-up that released it was seen.
+            _ if hop.released.is_some() => None,
             WaitClass::Lock if hop.wake.is_none() => weak(hop.window.end, WeakKind::NoWake),
             _ if hop.wake.is_none() => weak(hop.window.end, WeakKind::Asked),
             _ if hop.source.context != WakeContext::Task => {

@@ -5,7 +5,7 @@ use super::case::Case;
 use super::case::weaken;
 use super::finding::{Finding, Pattern};
 use crate::explain::Hop;
-use crate::stacks::text::own_function;
+use crate::stacks::text::idle_function;
 use crate::wording::sentence::{Sentence, sentence};
 use crate::wording::wait_words;
 use crate::{Explanation, Piece, WaitClass};
@@ -54,7 +54,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     );
     let mut finding = Finding {
         culprit: Some(lock.by),
-        function: own_function(analysis, idle.wait_stack),
+        function: idle_function(analysis, idle.wait_stack),
         sentences,
         advice: "Do not wait for anybody with a lock: end the transaction, or release the lock, \
                  before."

@@ -19,9 +19,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     let hold = Hold::new(case, holder, held_ns);
     let hop = case.hop_to(holder)?;
+    let the_lock = wait_words::the_lock(case.analysis, hop);
     let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
     sentences.extend(came_through(case, hop).filter(|_| !hop.ran_on));
-    sentences.push(match hop.wake {
+    sentences.push(match hop.release() {
         None if hop.ran_on => sentence!(
             "{} waited for {} for {}: {} was the thread of its process that ran, or was ready to, \
              all that time.",
@@ -42,7 +43,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             case.part(held_ns)
         ),
     });
-    sentences.extend(hold.activities().filter(|_| !hop.ran_on));
+    sentences.extend(hold.activities(&the_lock).filter(|_| !hop.ran_on));
     if let Some(spot) = &hold.hot
         && let Some(instruction) = case.hottest_instruction(holder, spot.function, &hold.running)
     {
@@ -64,20 +65,16 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             doing,
             case.name(hop.sleeper)
         ),
-        false => sentence!(
-            "a long lock hold: {} kept {}{}.",
-            case.name(holder),
-            wait_words::the_lock(case.analysis, hop),
-            doing
-        ),
+        false => sentence!("a long lock hold: {} kept {}{}.", case.name(holder), the_lock, doing),
     };
     Some(Finding {
         culprit: Some(holder),
         function: name,
         sentences,
-        advice: match hop.ran_on {
-            true => "",
-            false => "Do less under the lock, or work on a copy outside it.",
+        advice: match case.analysis.stacks.advice(hop.wait_stack) {
+            Some(advice) => advice,
+            None if hop.ran_on => "",
+            None => "Do less under the lock, or work on a copy outside it.",
         }
         .to_owned(),
         ..case.finding(Pattern::LongHold, cause)
@@ -116,7 +113,7 @@ impl Hold {
     }
 
     /// What it did, with shares of at least 1 %.
-    fn activities(&self) -> Option<Sentence> {
+    fn activities(&self, the_lock: &str) -> Option<Sentence> {
         let is_shown = |ns: u64| ns * 100 >= self.held_ns;
         let shown: Vec<(u64, &str)> =
             self.parts.iter().copied().filter(|(ns, _)| is_shown(*ns)).collect();
@@ -129,7 +126,8 @@ impl Hold {
             .map(|(ns, words)| format!("{} {words}", units::percent(ns, self.held_ns)));
         (!shown.is_empty()).then(|| {
             sentence!(
-                "Of the time that it held the lock, it spent {}.",
+                "Of the time that it held {}, it spent {}.",
+                the_lock,
                 Sentence::join(words, ", ")
             )
         })

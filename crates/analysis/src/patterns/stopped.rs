@@ -80,7 +80,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     };
     if let Some(Continued { by, how: How::Thawed, .. }) = stopped_by {
         let guess =
-            sentence!("{} ended the freezing; that it began it, too, is a guess.", case.name(by));
+            sentence!("{} ended the freezing; that it began it, too, is a guess", case.name(by));
         weaken(&mut finding, |_| guess);
     }
     Some(finding)

@@ -44,7 +44,8 @@ pub struct Sampled {
 /// their threads; none if there is no such function.
 ///
 /// *Why the program's own first:* half of the samples may also be in a function of the interpreter
-/// that runs it, which its author does not know. But what the kernel did for it is told as such.
+/// that runs it, or of the C library, which its author does not know. Without one of its own, the
+/// interpreter's says more than the C library's. But what the kernel did for it is told as such.
 ///
 /// *Why at any depth:* where stacks are cut, or their roots were never recorded, equal code
 /// stands at different distances from the root.
@@ -84,9 +85,14 @@ pub fn hot_spot(analysis: &Analysis<'_>, runs: &[(ThreadId, Window)]) -> Option<
     let layer = |found: &Inclusive| analysis.stacks.layer(found.frame);
     let shared: Vec<(NameId, Inclusive)> = functions.into_iter().collect();
     let deepest = *shared.iter().min_by(|a, b| deeper(a, b))?;
-    let is_runtimes = matches!(layer(&deepest.1), Layer::Runtime | Layer::System);
-    let programs = shared.iter().filter(|(_, found)| layer(found) == Layer::Program);
-    let own = programs.min_by(|a, b| deeper(a, b)).filter(|_| is_runtimes);
+    let deepest_of = |of: Layer| {
+        shared.iter().filter(|(_, found)| layer(found) == of).min_by(|a, b| deeper(a, b))
+    };
+    let own = match layer(&deepest.1) {
+        Layer::System => deepest_of(Layer::Program).or_else(|| deepest_of(Layer::Runtime)),
+        Layer::Runtime => deepest_of(Layer::Program),
+        _ => None,
+    };
     let (function, found) = own.copied().unwrap_or(deepest);
     Some(HotSpot {
         stack: found.stack,

@@ -11,6 +11,7 @@ use super::rules::{Matches, Rules, WaitStack};
 use super::wait_class::{InterruptSource, Wait, WaitClass};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHasher};
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use unhitch_model::{FrameId, ModuleKind, StackId, Trace, WakeFlags};
 
@@ -112,6 +113,8 @@ pub struct StackClasses {
     frames: Vec<FrameMeaning>,
     /// What programs' users call their waits.
     words: Vec<String>,
+    /// What helps whoever waits too long, by those words.
+    advice: BTreeMap<String, String>,
 }
 
 /// What a frame means by itself.
@@ -152,7 +155,12 @@ impl StackClasses {
             machinery: rules.is_machinery(&frame.patterns),
         };
         let frames = frames.into_iter().map(meaning).collect();
-        Self { stacks, frames, words: rules.all_words().to_vec() }
+        Self {
+            stacks,
+            frames,
+            words: rules.all_words().to_vec(),
+            advice: rules.all_advice().clone(),
+        }
     }
 
     /// True for a frame that is there only because of the recording.
@@ -177,6 +185,11 @@ impl StackClasses {
     /// PostgreSQL`.
     pub fn words(&self, wait_stack: StackId) -> Option<&str> {
         self.words.get(usize::from(self.get(wait_stack).wait.words?)).map(String::as_str)
+    }
+
+    /// What helps whoever waits too long with this stack, if a rule has words for the wait.
+    pub(crate) fn advice(&self, wait_stack: StackId) -> Option<&str> {
+        self.advice.get(self.words(wait_stack)?).map(String::as_str)
     }
 
     fn get(&self, stack: StackId) -> StackClass {

@@ -31,6 +31,9 @@ pub(super) struct RuleFile {
     pub frames: BTreeMap<FrameRole, Vec<String>>,
     #[serde(default)]
     pub layers: LayerLists,
+    /// What helps whoever waits too long, by the words of the wait.
+    #[serde(default)]
+    pub advice: BTreeMap<String, String>,
 }
 
 /// A rule as it is written.

@@ -9,6 +9,7 @@ use super::name_patterns::{NamePatterns, base_name};
 use super::rule_file::{EMBEDDED, FrameRole, Rule, RuleFile, RulesError};
 use super::wait_class::{InterruptSource, Wait, WaitClass};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 
 /// What a script's name ends with, and what parts it from a function's.
 const SCRIPT_END: &str = ".py:";
@@ -34,6 +35,8 @@ pub struct Rules {
     pub(super) layers: LayerRules,
     /// What programs' users call their waits, by [`Wait::words`].
     words: Vec<String>,
+    /// What helps whoever waits too long, by those words.
+    advice: BTreeMap<String, String>,
 }
 
 /// A rule with patterns in place of names.
@@ -138,6 +141,7 @@ impl Rules {
             of_scripts: FxHashSet::default(),
             layers: LayerRules::default(),
             words: Vec::new(),
+            advice: BTreeMap::new(),
         };
         let mut places_at = None;
         let embedded = EMBEDDED.into_iter().map(|text| (true, text));
@@ -169,6 +173,10 @@ impl Rules {
                 rules.interrupts.push(rule);
             }
             rules.layers.extend(&file.layers);
+            // A user's own comes first, and stays.
+            for (words, advice) in file.advice {
+                rules.advice.entry(words).or_insert(advice);
+            }
             for (role, names) in file.frames {
                 let patterns = rules.patterns.add_all(&names);
                 rules.roles.extend(patterns.into_iter().map(|pattern| (pattern, role)));
@@ -266,6 +274,11 @@ impl Rules {
     /// What programs' users call their waits, by [`Wait::words`].
     pub(crate) fn all_words(&self) -> &[String] {
         &self.words
+    }
+
+    /// What helps whoever waits too long, by the words of the wait.
+    pub(crate) fn all_advice(&self) -> &BTreeMap<String, String> {
+        &self.advice
     }
 
     /// True for a function that only implements a lock or a wait for its caller.

@@ -38,11 +38,16 @@ fn functions_of(analysis: &Analysis<'_>, frames: &[FrameId]) -> Vec<String> {
 /// The same on one line: `a → b → … → y → z`. A long stack is reduced to the innermost functions of
 /// the program, what they called in a runtime library, and the innermost functions of the kernel.
 pub fn stack_text(analysis: &Analysis<'_>, stack: StackId) -> String {
+    stack_text_without(analysis, stack, analysis.stacks.noise_len(stack))
+}
+
+/// The same without the first `below` frames of the stack, the leaf's.
+pub fn stack_text_without(analysis: &Analysis<'_>, stack: StackId, below: usize) -> String {
     let frames = analysis.trace.stacks.frames_of(stack);
-    let kernel_len = analysis.trace.stacks.kernel_len(stack).min(frames.len());
+    let below = below.min(frames.len());
+    let kernel_len = analysis.trace.stacks.kernel_len(stack).min(frames.len()).max(below);
     let (kernel, user) = frames.split_at(kernel_len);
-    let kernel =
-        functions_of(analysis, kernel.get(analysis.stacks.noise_len(stack)..).unwrap_or(&[]));
+    let kernel = functions_of(analysis, &kernel[below..]);
     let is_programs = |frame: &FrameId| analysis.stacks.layer(*frame) == Layer::Program;
     let in_library = user.iter().take_while(|frame| !is_programs(frame)).count();
     let mut user = functions_of(analysis, user);
@@ -106,7 +111,9 @@ pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
         user.iter().filter(|frame| analysis.stacks.layer(**frame) == layer).find_map(|&frame| {
             let symbol = analysis.trace.symbols.get(frame).last()?;
             let name = analysis.trace.name(symbol.function);
-            (!is_primitive(name) && !is_scaffold(name)).then(|| name.to_owned())
+            // What a script calls `keep_lock` is no lock, but the program's use of one.
+            let is_primitive = !is_script(analysis, frame) && is_primitive(name);
+            (!is_primitive && !is_scaffold(name)).then(|| name.to_owned())
         })
     };
     let own = deepest_of(Layer::Program).or_else(|| deepest_of(Layer::Runtime));
@@ -121,6 +128,17 @@ pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
         .or_else(|| deepest_function(analysis, stack))
         .or_else(|| leaf().and_then(|&frame| analysis.trace.frame_names(frame).into_iter().next()))
         .unwrap_or_default()
+}
+
+/// The function by which an idle thread waits for its next order (`pq_getbyte`): the outermost of
+/// those that only implement the wait. The loop around it would say nothing.
+pub fn idle_function(analysis: &Analysis<'_>, stack: StackId) -> String {
+    let user = analysis.trace.stacks.user_frames(stack);
+    let machinery = user.len() - analysis.stacks.without_machinery(user).len();
+    let outermost = user[..machinery].last();
+    outermost
+        .and_then(|&frame| analysis.trace.frame_names(frame).pop())
+        .unwrap_or_else(|| own_function(analysis, stack))
 }
 
 /// The function of a system library that the program called. The frames are the leaf first.
@@ -149,12 +167,18 @@ pub fn deepest_function(analysis: &Analysis<'_>, stack: StackId) -> Option<Strin
 
 /// True for the frame that stands for the cut end of a stack; it is no code.
 pub fn is_cut(analysis: &Analysis<'_>, frame: FrameId) -> bool {
-    let module = analysis
-        .trace
-        .stacks
-        .frame(frame)
-        .and_then(|frame| analysis.trace.modules.get(frame.module));
-    module.is_some_and(|module| module.kind == ModuleKind::Cut)
+    is_in(analysis, frame, ModuleKind::Cut)
+}
+
+/// True for what an interpreter executes.
+fn is_script(analysis: &Analysis<'_>, frame: FrameId) -> bool {
+    is_in(analysis, frame, ModuleKind::Script)
+}
+
+fn is_in(analysis: &Analysis<'_>, frame: FrameId, kind: ModuleKind) -> bool {
+    let code = analysis.trace.stacks.frame(frame);
+    let module = code.and_then(|code| analysis.trace.modules.get(code.module));
+    module.is_some_and(|module| module.kind == kind)
 }
 
 /// The last `max` of the names, after a `…` if some were left out.

@@ -19,6 +19,8 @@ use unhitch_model::{StackId, ThreadId};
 const MIN_WORK_NS: u64 = 100_000_000;
 /// Minimum waits of a thread at the place where it waits for work.
 const MIN_WAITS_FOR_WORK: usize = 8;
+/// A wait is far longer than nine in ten at its place if it takes this many times as long.
+const FAR_LONGER: u64 = 50;
 /// Minimum sleeps by the clock, of half the length or more, that are a habit.
 const HABIT: usize = 3;
 /// The same of any length, at one known place.
@@ -59,7 +61,7 @@ pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> 
 /// whatever others did, where the victim's process computes all the time. *Why that excuses:* a
 /// compiler waits for its workers all the time, a build for its compilers, and all of them for each
 /// other's turn. It is no excuse if somebody had a lock, or if the victim has a rhythm of its own to
-/// which it returned from a wait elsewhere.
+/// which it returned from a wait where it hardly ever waits, or never for nearly as long.
 struct OwnWork<'a, 't> {
     analysis: &'a Analysis<'t>,
     explanation: &'a Explanation,
@@ -82,15 +84,16 @@ impl<'a, 't> OwnWork<'a, 't> {
             self.explanation.hops.get(hop.parent? as usize)
         });
         let has_lock = || hops.clone().any(|hop| hop.class == WaitClass::Lock);
-        let mut is_elsewhere = || {
-            first_hop(self.explanation, hop)
-                .is_some_and(|(_, root)| habits.is_rare(root.sleeper, root.wait_stack))
+        let mut is_unusual = || {
+            first_hop(self.explanation, hop).is_some_and(|(_, root)| {
+                habits.is_rare(root.sleeper, root.wait_stack) || habits.is_far_longer(root)
+            })
         };
         let (victim, start) = (self.explanation.victim, self.explanation.window.start);
         let is_own = descends(self.analysis, worker, victim, start);
         (is_own || is_batch(self.analysis, victim))
             && !has_lock()
-            && !(is_elsewhere() && self.has_rhythm())
+            && !(is_unusual() && self.has_rhythm())
     }
 }
 
@@ -130,6 +133,18 @@ impl<'a, 't> Habits<'a, 't> {
     fn is_rare(&mut self, sleeper: ThreadId, wait_stack: StackId) -> bool {
         let signature = self.analysis.stacks.signature(wait_stack);
         signature != 0 && self.sleeps_at(sleeper, signature).len() < MIN_WAITS_FOR_WORK
+    }
+
+    /// True for a wait that is far longer than nearly all of its thread at the same place.
+    fn is_far_longer(&mut self, hop: &Hop) -> bool {
+        let signature = self.analysis.stacks.signature(hop.wait_stack);
+        let mut lengths = self.sleeps_at(hop.sleeper, signature).to_vec();
+        if signature == 0 || lengths.len() < MIN_WAITS_FOR_WORK {
+            return false;
+        }
+        let ninth = lengths.len() * 9 / 10 - 1;
+        let (_, &mut usual_ns, _) = lengths.select_nth_unstable(ninth);
+        hop.slept.duration_ns() >= usual_ns.saturating_mul(FAR_LONGER)
     }
 
     /// True if a sleep by the clock is one of many, and so no answer to anybody. For a thread that was

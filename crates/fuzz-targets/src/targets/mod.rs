@@ -6,6 +6,7 @@ mod etl;
 mod hitch;
 mod import;
 mod perf_data;
+mod rings;
 mod symbols;
 mod tracepoint;
 
@@ -75,6 +76,8 @@ targets! {
     PERF_RECORDS "perf_records" 4096 PERF_MEMORY perf_data::records;
     PERF_SCRIPT "perf_script" 4096 IMPORT_MEMORY import::perf_script;
     PERFETTO "perfetto" 8192 IMPORT_MEMORY import::perfetto;
+    RING_RECORDS "ring_records" 4096 RING_MEMORY rings::records;
+    RINGS "rings" 4096 RING_MEMORY rings::member;
     TRACEPOINT "tracepoint" 2048 TEXT_MEMORY tracepoint::run;
     TRACE_DAT "trace_dat" 16384 IMPORT_MEMORY import::trace_dat;
     WAIT_RULES "wait_rules" 2048 TRACE_MEMORY answers::wait_rules;
@@ -83,6 +86,8 @@ targets! {
 
 /// Compressed records may expand 200 times.
 const PERF_MEMORY: (usize, usize) = (1024, 2 << 20);
+/// A switch of four bytes becomes a row.
+const RING_MEMORY: (usize, usize) = (1024, 4 << 20);
 /// Compressed parts may expand 64 times, or to 4 MiB, and events of a few bytes become rows.
 const IMPORT_MEMORY: (usize, usize) = (4096, 96 << 20);
 /// A container is read like its content; a zip of Windows traces may unpack to 32 MiB.

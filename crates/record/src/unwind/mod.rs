@@ -3,9 +3,9 @@
 //! A thread of its own fills three maps (`bpf/unwind.h`): the processes, their executable mappings,
 //! and the rules of the mapped files. The kernel's part asks for a process when it takes a stack of
 //! it for the first time or meets code that it does not know. Until the answer is there, it follows
-//! frame pointers, and the stack says so. Processes that live for a second are read unasked: the
-//! first long wait of a process may be the one that matters. So those that end soon and never wait
-//! long cost nothing.
+//! frame pointers, and the stack says so. Those that live when the thread looks, once a second, are
+//! read unasked: the first long wait of a process may be the one that matters. So most that end soon
+//! and never wait long cost nothing.
 //!
 //! *Why another process reads the files*: any user can write them ([`naming`](crate::naming)).
 
@@ -60,6 +60,8 @@ const MIN_REREAD_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_REREAD_INTERVAL: Duration = Duration::from_secs(5);
 /// How often processes are looked for that are new, or whose end was not reported.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// How many sweeps read a process.
+const SWEEPS: u8 = 2;
 /// How long the start of a recording waits for the tables of the processes that exist.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
 /// `enum hint_kind` of `unwind.h`.
@@ -168,10 +170,8 @@ struct Tables {
     stopped: Arc<AtomicBool>,
     without_room: Arc<AtomicUsize>,
     processes: FxHashMap<u32, Process>,
-    /// All that lived at the last sweep.
-    living: FxHashSet<u32>,
-    /// Those of them that a sweep has read.
-    swept: FxHashSet<u32>,
+    /// How often a sweep has read each that lives.
+    swept: FxHashMap<u32, u8>,
     /// `None`: the file has no rules.
     files: FxHashMap<FileId, Option<FileRules>>,
     mappings: Pool,
@@ -197,8 +197,7 @@ impl Tables {
             stopped,
             without_room,
             processes: FxHashMap::default(),
-            living: FxHashSet::default(),
-            swept: FxHashSet::default(),
+            swept: FxHashMap::default(),
             files: FxHashMap::default(),
             mappings: Pool::new(MAPPINGS),
             rows: Pool::new(rows()),
@@ -430,15 +429,20 @@ impl Tables {
         Some(FileRules { rules, rows: extent, users: 0, state })
     }
 
-    /// Reads processes that have lived since the last sweep, and forgets those whose end was not
-    /// reported, which happens when many end at once.
+    /// Reads processes that are new, and once more after that: the first time may have been before
+    /// their libraries were mapped. Forgets those whose end was not reported, which happens when many
+    /// end at once.
     fn sweep(&mut self) {
         let living: FxHashSet<u32> = procfs::numbers("/proc".as_ref()).into_iter().collect();
-        self.swept.retain(|pid| living.contains(pid));
-        // Also those that are read: that may have been before their libraries were mapped.
-        let stay = living.intersection(&self.living);
-        let unread: Vec<u32> = stay.filter(|pid| !self.swept.contains(pid)).copied().collect();
-        self.swept.extend(&unread);
+        self.swept.retain(|pid, _| living.contains(pid));
+        let mut unread = Vec::new();
+        for pid in &living {
+            let times = self.swept.entry(*pid).or_default();
+            if *times < SWEEPS {
+                *times += 1;
+                unread.push(*pid);
+            }
+        }
         self.read(unread);
         let gone: Vec<u32> =
             self.processes.keys().copied().filter(|pid| !living.contains(pid)).collect();
@@ -447,7 +451,6 @@ impl Tables {
             let _ = self.maps.pythons.remove(&pid);
             self.forget(pid);
         }
-        self.living = living;
     }
 
     fn forget(&mut self, pid: u32) {

@@ -194,7 +194,7 @@ fn chain_link_value(
 /// The wake-up that ended a link's wait, and the thread that caused it.
 fn ended_by(loaded: &Loaded<'_>, link: &ChainLink) -> Option<(Option<usize>, Option<ThreadId>)> {
     match &link.hop {
-        Some(hop) => Some((hop.wake, Some(hop.by))),
+        Some(hop) => Some((hop.release(), Some(hop.by))),
         None if link.state == LinkState::Sleeping => link.piece.segment.wake.map(|wake| {
             let by_task = loaded.analysis.stacks.wake_source(loaded.trace, wake).context.is_task();
             (Some(wake), by_task.then(|| loaded.trace.wakings.waker[wake]))
@@ -206,6 +206,7 @@ fn ended_by(loaded: &Loaded<'_>, link: &ChainLink) -> Option<(Option<usize>, Opt
 /// How it is known that the named thread ended the wait.
 fn evidence(hop: &Hop) -> Evidence {
     match hop.source.context {
+        _ if hop.released.is_some() => Evidence::Direct,
         // Inferred from the lock word or the order of a queue; no wake-up was seen.
         _ if hop.wake.is_none() || hop.is_queued() => Evidence::Inferred,
         WakeContext::Task | WakeContext::Interrupt | WakeContext::Idle => Evidence::Direct,
