@@ -37,6 +37,7 @@ impl<'a> Table<'a> {
     /// Answers `query` for `window`, with at most `top` rows.
     pub fn new(analysis: &'a Analysis<'a>, query: &Query, window: Window, top: usize) -> Self {
         let source = Source::new(analysis, query.table, window);
+        let source = if query.by.is_none() { source.with_own_stacks() } else { source };
         let rows = selected(&source, query);
         let outside =
             rows.iter().filter(|&&row| source.is_outside(&source.rows[row as usize])).count();

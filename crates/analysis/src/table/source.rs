@@ -25,6 +25,8 @@ pub(super) struct Source<'a> {
     classes: [OnceLock<Cell>; WaitClass::COUNT],
     /// By kind of stack: for each stack, the first one that prints the same.
     same: [OnceLock<Vec<StackId>>; StackKind::ALL.len()],
+    /// True if each row has its own stack, not the first that prints the same.
+    own_stacks: bool,
 }
 
 /// Texts that are not among the trace's names.
@@ -100,7 +102,14 @@ impl<'a> Source<'a> {
             texts,
             classes,
             same,
+            own_stacks: false,
         }
+    }
+
+    /// The same with each row's own stack, where rows stand for themselves: what an interrupt
+    /// interrupted, for example, is no part of what stacks are grouped by.
+    pub fn with_own_stacks(self) -> Self {
+        Self { own_stacks: true, ..self }
     }
 
     /// True for a row outside the span that all CPUs cover.
@@ -177,6 +186,9 @@ impl<'a> Source<'a> {
 
     /// The first stack with the same functions, whatever the addresses in them.
     pub fn same(&self, kind: StackKind, stack: StackId) -> StackId {
+        if self.own_stacks {
+            return stack;
+        }
         let firsts = self.same[kind as usize].get_or_init(|| {
             let all = 0..self.analysis.trace.stacks.len() as u32;
             let hashes: Vec<u64> = all

@@ -34,7 +34,7 @@ impl<'w, 'a> Whole<'w, 'a> {
         threads: Option<&FxHashSet<ThreadId>>,
         step: &'w mut dyn FnMut(),
     ) -> Self {
-        let mut source = Source::new(analysis, name, window);
+        let mut source = Source::new(analysis, name, window).with_own_stacks();
         if let Some(threads) = threads {
             source.rows.retain(|row| threads.contains(&row.thread));
         }

@@ -1,6 +1,6 @@
 //! Folded stacks: lines sum to the tables, and `inferno` draws them.
 
-use super::{Tables, export, skipped};
+use super::{Stacks, Tables, assert_same, export, skipped};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub fn check(analysis: &Analysis<'_>) {
     let tables = Tables::of(analysis);
     for of in [Of::Waits, Of::Wakes, Of::Cpu, Of::WaitsAndWakes] {
         let text = String::from_utf8(export(analysis, "folded", of)).unwrap();
-        let mut sums = BTreeMap::<Vec<String>, u64>::new();
+        let mut sums = Stacks::default();
         for line in text.lines() {
             let (stack, ns) = line.rsplit_once(' ').expect("a stack and a number");
             // Before the frames is the thread, behind them the waker's side.
@@ -20,15 +20,18 @@ pub fn check(analysis: &Analysis<'_>) {
             let waker = names.iter().position(|name| name == "--");
             assert_eq!(waker.is_some(), of == Of::WaitsAndWakes, "{line}");
             names.truncate(waker.unwrap_or(names.len()));
-            *sums.entry(names).or_default() += ns.parse::<u64>().expect("nanoseconds");
+            sums.add(0, names, ns.parse::<u64>().expect("nanoseconds"));
         }
-        let mut expected = BTreeMap::<Vec<String>, u64>::new();
+        let mut expected = Stacks::default();
         for (names, (_, ns)) in tables.stacks(of).by_stack() {
             // What separates frames is no part of a name there.
-            let names = names.iter().map(|name| name.replace(';', ":")).collect();
-            *expected.entry(names).or_default() += ns;
+            expected.add(0, names.iter().map(|name| name.replace(';', ":")).collect(), ns);
         }
-        assert_eq!(sums, expected, "{of:?}");
+        let times = |of: BTreeMap<Vec<String>, (u64, u64)>| -> BTreeMap<Vec<String>, u64> {
+            of.into_iter().map(|(names, (_, ns))| (names, ns)).collect()
+        };
+        let (read, known) = (times(sums.as_in(&expected)), times(expected.by_stack()));
+        assert_same(&read, &known, &format!("{of:?}"));
     }
 }
 

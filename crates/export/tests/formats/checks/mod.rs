@@ -12,6 +12,7 @@ mod wire;
 
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io::{Write, stderr};
 use unhitch_analysis::{Analysis, Rules, repair};
 use unhitch_export::{FORMATS, Job, Of, Progress};
@@ -85,6 +86,20 @@ impl Stacks {
         self.0.values().fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     }
 
+    /// The same without what an interrupt interrupted, where `table` leaves that out.
+    pub fn as_in(&self, table: &Self) -> BTreeMap<Vec<String>, (u64, u64)> {
+        let known = table.by_stack();
+        let mut sums = BTreeMap::<_, (u64, u64)>::new();
+        for (stack, of) in self.by_stack() {
+            let inner = (0..stack.len()).map(|outer| &stack[outer..]);
+            let shown =
+                inner.into_iter().find(|inner| known.contains_key(*inner)).unwrap_or(&stack);
+            let sum = sums.entry(shown.to_vec()).or_default();
+            *sum = (sum.0 + of.0, sum.1 + of.1);
+        }
+        sums
+    }
+
     /// The same without the threads.
     pub fn by_stack(&self) -> BTreeMap<Vec<String>, (u64, u64)> {
         let mut sums = BTreeMap::<_, (u64, u64)>::new();
@@ -98,4 +113,18 @@ impl Stacks {
 
 pub fn skipped(test: &str, reason: &str) {
     let _ = writeln!(stderr(), "SKIPPED {test}: {reason}");
+}
+
+/// Compares what was read of an export with what is expected, and shows only what differs.
+pub fn assert_same<K: Ord + Debug, V: PartialEq + Debug>(
+    read: &BTreeMap<K, V>,
+    expected: &BTreeMap<K, V>,
+    about: &str,
+) {
+    let keys = read.keys().chain(expected.keys().filter(|key| !read.contains_key(key)));
+    let differs = |key: &&K| read.get(key) != expected.get(key);
+    let shown = |key: &K| format!("{key:?}: {:?} for {:?}\n", read.get(key), expected.get(key));
+    let differences: Vec<String> = keys.filter(differs).map(shown).collect();
+    let count = differences.len();
+    assert!(count == 0, "{about}: {count} differ:\n{}", differences[..count.min(8)].concat());
 }

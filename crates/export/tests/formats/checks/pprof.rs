@@ -1,7 +1,7 @@
 //! pprof: ids refer to something, sums are the tables', and `go tool pprof` prints them.
 
 use super::wire::Message;
-use super::{Stacks, Tables, export, skipped};
+use super::{Stacks, Tables, assert_same, export, skipped};
 use flate2::read::GzDecoder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -45,18 +45,19 @@ pub fn check(analysis: &Analysis<'_>) {
             (of.number(1), names)
         };
         let locations: BTreeMap<u64, Vec<String>> = profile.messages(4).map(location).collect();
-        let mut sums = BTreeMap::<Vec<String>, (u64, u64)>::new();
+        let mut sums = Stacks::default();
         for sample in profile.messages(2) {
             let mut names: Vec<String> =
                 sample.numbers(1).iter().flat_map(|id| locations[id].clone()).collect();
             names.reverse();
             let values = sample.numbers(2);
-            let sum = sums.entry(names).or_default();
+            let sum = sums.0.entry((0, names)).or_default();
             *sum = (sum.0 + values[0], sum.1 + values[1]);
             let labels: Vec<&str> = sample.messages(3).map(|of| string(of.number(1))).collect();
             assert!(labels.contains(&"thread"), "{labels:?}");
         }
-        assert_eq!(sums, tables.stacks(of).by_stack(), "{of:?}");
+        let expected = tables.stacks(of);
+        assert_same(&sums.as_in(&expected), &expected.by_stack(), &format!("{of:?}"));
     }
 }
 

@@ -52,8 +52,8 @@ struct Open {
 
 /// `TASK_REPORT`'s bits: none for a thread that can run. The one above them means preempted.
 const PREEMPTED: u64 = 0x100;
-/// `EXIT_DEAD`, `EXIT_ZOMBIE` and `TASK_DEAD`: states of nothing that runs again.
-const DEAD: u64 = 0x10 | 0x20 | 0x80;
+/// `EXIT_DEAD` and `EXIT_ZOMBIE`: states of nothing that runs again.
+const DEAD: u64 = 0x10 | 0x20;
 
 /// The states of all threads but the idle one; open ones end at `end`.
 pub fn states(events: impl IntoIterator<Item = (u64, Event)>, end: u64) -> States {
