@@ -253,6 +253,8 @@ fn about_cause(stall: &Stall) -> Vec<String> {
 /// A sleep as the raw records have it: a switch away from the thread, then one to it.
 struct Sleep {
     window: Window,
+    /// When it was woken; after that, it waited for a CPU. The window's end without a wake-up.
+    woken: Time,
     /// False if the recording ended first.
     came_back: bool,
     /// True if an interrupt issued the wake-up, whatever it is called, and a signal could have: a
@@ -268,34 +270,39 @@ impl Sleeps {
     fn of(trace: &Trace, whole: Window) -> Self {
         let (switches, wakings) = (&trace.switches, &trace.wakings);
         let mut sleeps: BTreeMap<ThreadId, Vec<Sleep>> = BTreeMap::new();
-        let mut asleep: BTreeMap<ThreadId, (Time, TaskState, bool)> = BTreeMap::new();
+        let mut asleep: BTreeMap<ThreadId, (Time, TaskState, bool, Option<Time>)> = BTreeMap::new();
         let mut waking = 0;
         for at in 0..switches.time.len() {
             let time = switches.time[at];
             while wakings.time.get(waking).is_some_and(|woken| *woken <= time) {
                 let is_interrupt = wakings.flags[waking].has(WakeFlags::HARDIRQ)
                     || wakings.waker[waking].is_idle();
-                if let Some((_, state, by_interrupt)) = asleep.get_mut(&wakings.wakee[waking]) {
+                if let Some((_, state, by_interrupt, woken)) =
+                    asleep.get_mut(&wakings.wakee[waking])
+                {
                     *by_interrupt = is_interrupt && *state == TaskState::Sleeping;
+                    woken.get_or_insert(wakings.time[waking]);
                 }
                 waking += 1;
             }
             if time >= whole.end {
                 break;
             }
-            if let Some((since, _, by_interrupt)) = asleep.remove(&switches.next[at]) {
+            if let Some((since, _, by_interrupt, woken)) = asleep.remove(&switches.next[at]) {
                 let window = Window::new(since, time);
-                let sleep = Sleep { window, came_back: true, by_interrupt };
+                let woken = woken.unwrap_or(time);
+                let sleep = Sleep { window, woken, came_back: true, by_interrupt };
                 sleeps.entry(switches.next[at]).or_default().push(sleep);
             }
             let state = switches.prev_state[at];
             if !state.is_runnable() && state != TaskState::Dead && !switches.prev[at].is_idle() {
-                asleep.insert(switches.prev[at], (time, state, false));
+                asleep.insert(switches.prev[at], (time, state, false, None));
             }
         }
         for (thread, (since, ..)) in asleep {
             let window = Window::new(since, whole.end);
-            let sleep = Sleep { window, came_back: false, by_interrupt: false };
+            let woken = window.end;
+            let sleep = Sleep { window, woken, came_back: false, by_interrupt: false };
             sleeps.entry(thread).or_default().push(sleep);
         }
         Self(sleeps)
@@ -328,8 +335,8 @@ impl Sleeps {
 fn about_timers(sleeps: &Sleeps, stall: &Stall) -> Option<String> {
     let (victim, window) = (stall.candidate.victim, stall.explanation.window);
     let by_interrupt = sleeps.of_thread(victim).iter().filter(|sleep| sleep.by_interrupt);
-    let slept_ns: u64 =
-        by_interrupt.map(|sleep| sleep.window.intersect(window).duration_ns()).sum();
+    let asleep = by_interrupt.map(|sleep| Window::new(sleep.window.start, sleep.woken));
+    let slept_ns: u64 = asleep.map(|asleep| asleep.intersect(window).duration_ns()).sum();
     let is_accused = stall.finding.evidence == Evidence::Direct
         && stall.finding.culprit == Some(victim)
         && slept_ns * 2 > window.duration_ns();

@@ -46,6 +46,26 @@ fn regression_samples_without_a_function_in_common_are_shown_by_function_and_mod
     assert!(!text.contains("o CPU sample"), "{text}");
 }
 
+/// A stack that goes on below the function that samples share would say where few of them are.
+#[test]
+fn regression_the_stack_of_samples_ends_at_the_function_that_they_share() {
+    let (stall, text) = computing(&[
+        &["main", "find", "search", "hash"],
+        &["main", "find", "search", "compare"],
+        &["main", "find", "search", "fold"],
+    ]);
+    assert_eq!(stall.finding.function, "search");
+    assert!(text.contains("60 of 60 samples are in\n  find → search\nBy function: "), "{text}");
+    for below in ["hash", "compare", "fold"] {
+        assert!(text.contains(&format!("{below} 33.3 %")), "{text}");
+    }
+    // Most of them are in the function itself.
+    let (_, text) =
+        computing(&[&["main", "search"], &["main", "search"], &["main", "search", "hash"]]);
+    assert!(text.contains("60 of 60 samples are in\n  search\n"), "{text}");
+    assert!(!text.contains("By function"), "{text}");
+}
+
 #[test]
 fn regression_missing_samples_are_said_to_be_missing_and_nothing_else() {
     let (_, text) = computing(&[]);

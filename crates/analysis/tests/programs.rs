@@ -429,3 +429,27 @@ fn a_computation_is_told_by_the_programs_function_and_what_it_called() {
     let (function, cause) = hot(&["smaps_pte_range", ""]);
     assert_eq!(function, "smaps_pte_range", "{cause}");
 }
+
+/// Its name is the program's own word for what it does with a lock.
+#[test]
+fn regression_a_function_of_a_script_is_named_whatever_it_is_called() {
+    let sleep = ["hrtimer_nanosleep", "do_syscall_64", "", "libc.so.6!clock_nanosleep"];
+    let script = ["python3.11+0x1", "srv/jobs.py!keep_lock", "srv/jobs.py!run"];
+    let (_, _, function) = wait(&[&sleep, &script]);
+    assert_eq!(function, "keep_lock");
+}
+
+/// Ruby's sort is the C library's, and Debian's Ruby has few names.
+#[test]
+fn regression_a_runtimes_function_is_named_before_the_c_librarys() {
+    let mut scene = Scene::default();
+    let thread = scene.thread(1, 1, "ruby");
+    let frames = ["", "libc.so.6!msort", "libc.so.6!qsort_r", "libruby-3.1.so.3.1!rb_ary_sort"];
+    let stack = recorded(&mut scene, &frames);
+    scene.sample(10, 0, thread, stack);
+    let trace = scene.finish(1, 1000);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let window = Window::new(Time::ZERO, Time::MAX);
+    let hot = unhitch_analysis::samples::sampled(&analysis, &[(thread, window)]).hot.unwrap();
+    assert_eq!([hot.function, hot.callee].map(|name| trace.name(name)), ["rb_ary_sort", "msort"]);
+}

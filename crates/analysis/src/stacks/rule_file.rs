@@ -132,6 +132,12 @@ impl RulesError {
         Self { line: text.lines().count().max(1), column: 1, what }
     }
 
+    /// Advice is for words that no rule has.
+    pub(super) fn advice(text: &str) -> Self {
+        let what = "expected the names in [advice] to be the words of a rule".to_owned();
+        Self { line: text.lines().count().max(1), column: 1, what }
+    }
+
     fn new(text: &str, error: &toml::de::Error) -> Self {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);

@@ -182,7 +182,11 @@ impl Rules {
                 rules.roles.extend(patterns.into_iter().map(|pattern| (pattern, role)));
             }
         }
-        Ok(rules)
+        let has_words = |words: &String| rules.words.contains(words);
+        match user.filter(|_| !rules.advice.keys().all(has_words)) {
+            Some(text) => Err(RulesError::advice(text)),
+            None => Ok(rules),
+        }
     }
 
     fn words<C>(&mut self, rule: &Rule<C>) -> Option<u16> {

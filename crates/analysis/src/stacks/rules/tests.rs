@@ -676,6 +676,18 @@ fn a_users_rule_comes_first() {
 }
 
 #[test]
+fn advice_is_for_the_words_of_a_rule_and_a_users_comes_first() {
+    let embedded = Rules::default();
+    for words in embedded.all_advice().keys() {
+        assert!(embedded.all_words().contains(words), "{words}");
+    }
+    let (words, built_in) = embedded.all_advice().first_key_value().expect("advice");
+    let text = format!("[advice]\n{words:?} = \"mine\"\n");
+    let advice = Rules::with_user_rules(&text).expect("valid").all_advice()[words].clone();
+    assert!(advice == "mine" && *built_in != advice, "{advice}");
+}
+
+#[test]
 fn a_set_stands_for_its_names() {
     let text = "[sets]\nmine = [\"my_lock\"]\n[[wait]]\nclass = \"lock\"\nany = [\"@mine\"]\n";
     let rules = Rules::with_user_rules(text).expect("valid");
@@ -692,6 +704,7 @@ fn an_error_repeats_nothing_of_the_file() {
         "[[wait]]\nclass = \"lock\"\nany = \"secret\"\n",
         "[[wait]]\nclass = \"lock\"\nsecret = 1\n",
         "[[wait]]\nclass = \"lock\"\nany = [\"@secret\"]\n",
+        "[advice]\nsecret = \"\"\n",
         "[secret]\n[secret]\n",
         "secret\u{1}\n",
     ];
