@@ -312,7 +312,11 @@ impl Builder<'_> {
             thread.tid != 0 && thread.names.last().is_none_or(|(_, last)| *last != name)
         };
         if let Some(thread) = self.threads.get_mut(id).filter(renamed) {
-            thread.names.push((time, name));
+            match thread.names.last_mut() {
+                // What it inherited at its birth.
+                Some(last) if last.0 == time => last.1 = name,
+                _ => thread.names.push((time, name)),
+            }
         }
     }
 
@@ -320,8 +324,14 @@ impl Builder<'_> {
         self.existing(tid);
         let Some(id) = self.threads.at(tid, time) else { return };
         let text = until_nul(name);
-        if self.flags[id.index()] & NAMED == 0 && !text.is_empty() {
-            self.name(id, time, text);
+        if self.flags[id.index()] & NAMED != 0 || text.is_empty() {
+            return;
+        }
+        let name = self.strings.intern(&String::from_utf8_lossy(text));
+        let Some(thread) = self.threads.get_mut(id).filter(|thread| thread.tid != 0) else { return };
+        let later = thread.names.partition_point(|(from, _)| *from <= time);
+        if later == 0 || thread.names[later - 1].1 != name {
+            thread.names.insert(later, (time, name));
         }
     }
 }

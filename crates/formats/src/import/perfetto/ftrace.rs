@@ -237,6 +237,9 @@ fn life(import: &mut Import, at: At, kind: u32, current: u32, payload: Value<'_>
             import.count("task:task_newtask");
             let child = number(1);
             import.lives.born(at.time, child, current);
+            if let Some(name) = field(2) {
+                import.lives.renamed(at.time, child, name.bytes());
+            }
             match field(3).map_or(0, Value::number) & CLONE_THREAD {
                 0 => import.lives.owner(at.time, child, child),
                 _ => import.lives.sibling(at.time, child, current),
