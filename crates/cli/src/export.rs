@@ -9,7 +9,7 @@ use crate::done::Done;
 use crate::terminal::{clear, note, note_warnings, print, progress as progress_line};
 use crate::{load, python, selection};
 use anyhow::{Context, bail};
-use std::io::{ErrorKind, IsTerminal, stderr};
+use std::io::{ErrorKind, IsTerminal, Write, stderr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use unhitch_analysis::Analysis;
@@ -75,6 +75,7 @@ fn export_file(
         }
         Some(format) => write(args, format, &trace, &selection, &mut line, &mut file),
     };
+    let written = written.and_then(|notes| file.flush().map(|()| notes).map_err(full_disk));
     line.clear();
     let notes = written.with_context(|| visible_path(path))?;
     match file.publish() {

@@ -17,6 +17,10 @@ pub fn thread(trace: &Trace, id: ThreadId, at: Time) -> String {
     }
     let (thread, process) = (trace.threads.get(id), trace.threads.process_of(id));
     let (name, process_name) = (trace.thread_name(id, at), trace.process_name(id, at));
+    let is_leader = thread.tid == process.pid && name == process_name;
+    // Some sources name only threads that ran.
+    let name = if name.is_empty() { "thread" } else { name };
+    let process_name = if process_name.is_empty() { "process" } else { process_name };
     if process.pid == Process::UNKNOWN_PID {
         return if id.is_unknown() {
             name.to_owned()
@@ -27,7 +31,7 @@ pub fn thread(trace: &Trace, id: ThreadId, at: Time) -> String {
     if id.is_unknown() {
         return format!("a thread of {process_name} {}", process.pid);
     }
-    if thread.tid == process.pid && name == process_name {
+    if is_leader {
         format!("{name} {}", thread.tid)
     } else {
         format!("{name} {} ({process_name} {})", thread.tid, process.pid)

@@ -6,7 +6,7 @@ use serde_json::Value;
 use unhitch_analysis::{Analysis, Query, answer, diagnose};
 use unhitch_export::Of;
 use unhitch_formats::read_bytes;
-use unhitch_model::{Lack, Trace, WakeFlags};
+use unhitch_model::{Lack, StackId, Trace, WakeFlags};
 
 fn through_perfetto(analysis: &Analysis<'_>) -> Trace {
     read_bytes(&checks::export(analysis, "perfetto", Of::Waits)).unwrap()
@@ -110,7 +110,9 @@ fn a_trace_comes_back_from_perfetto() {
 #[test]
 fn what_a_trace_lacks_it_lacks_after_perfetto() {
     let (_, mut trace) = traces().pop().unwrap();
-    trace.meta.lacks = vec![Lack::Wakers, Lack::WakeContexts, Lack::Processes];
+    // Stacks would tell contexts.
+    trace.wakings.stack.fill(StackId::EMPTY);
+    trace.meta.lacks = vec![Lack::WakeStacks, Lack::Wakers, Lack::WakeContexts, Lack::Processes];
     with_analysis(trace, |before| {
         let back = through_perfetto(before);
         assert_eq!(back.meta.lacks, before.trace.meta.lacks);

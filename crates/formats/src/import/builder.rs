@@ -1,5 +1,6 @@
 //! [`Import`]: what a reader has decoded so far, and how it becomes a [`Trace`].
 
+use super::contexts;
 use super::late_stacks::LateStacks;
 use super::lives::Lives;
 use crate::perf_data::rows::{Contention, Placement, Row, Rows, Sample, Switch, Waking};
@@ -198,6 +199,10 @@ impl Import {
         }
         for (what, count) in self.left_out.into_iter().filter(|(_, count)| *count > 0) {
             trace.warnings.add(format!("left out {}", units::plural(count, what)));
+        }
+        let told = !lacks.contains(&Lack::WakeContexts);
+        if !told && contexts::from_stacks(&mut trace) {
+            lacks.retain(|lack| *lack != Lack::WakeContexts);
         }
         say_what_it_lacks(&mut trace, lacks);
         trace

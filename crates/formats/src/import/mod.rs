@@ -5,6 +5,7 @@
 //! [`lacks`](unhitch_model::Meta::lacks), and in its warnings, so that every answer says it.
 
 mod builder;
+mod contexts;
 pub mod ctf;
 mod frames;
 mod gzip;

@@ -328,7 +328,9 @@ impl Builder<'_> {
             return;
         }
         let name = self.strings.intern(&String::from_utf8_lossy(text));
-        let Some(thread) = self.threads.get_mut(id).filter(|thread| thread.tid != 0) else { return };
+        let Some(thread) = self.threads.get_mut(id).filter(|thread| thread.tid != 0) else {
+            return;
+        };
         let later = thread.names.partition_point(|(from, _)| *from <= time);
         if later == 0 || thread.names[later - 1].1 != name {
             thread.names.insert(later, (time, name));

@@ -178,10 +178,10 @@ fn interned() -> Message {
             Message::new().number(1, 1).number(2, 1).number(6, 0x1000).number(7, 1).number(7, 2),
         )
         .message(19, Message::new().number(1, 2).number(7, 3))
-        .message(6, frame(1, 1, 1, 0x3000))
-        .message(6, frame(2, 2, 1, 0x3000))
+        .message(6, frame(1, 2, 1, 0x3000))
+        .message(6, frame(2, 1, 1, 0x3000))
         .message(6, frame(3, 3, 2, 0))
-        .message(7, Message::new().number(1, 1).number(2, 1).number(2, 2).number(2, 3))
+        .message(7, Message::new().number(1, 1).number(2, 2).number(2, 1).number(2, 3))
 }
 
 #[test]

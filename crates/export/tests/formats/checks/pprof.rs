@@ -78,6 +78,8 @@ pub fn check_with_go(analysis: &Analysis<'_>, test: &str) {
         .args(["-symbolize=none", "-sample_index=delay"])
         .arg(&file)
         .env("HOME", folder.path())
+        // Go builds pprof when it is first wanted.
+        .env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go"))
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
