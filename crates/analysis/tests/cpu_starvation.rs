@@ -175,10 +175,14 @@ fn regression_a_thread_that_was_throttled_for_a_moment_does_not_blame_its_quota(
     assert!(many.is_some());
 }
 
-#[test]
-fn a_throttled_thread_that_others_wait_for_is_the_culprit() {
+/// A window waits for a server that gets a tenth of a CPU; the rest of it is idle, or a rival's.
+fn behind_a_server(has_rival: bool) -> (Trace, [ThreadId; 3]) {
     let mut desktop = Desktop::new();
     let server = desktop.scene.thread(600, 600, "server");
+    let rival = match has_rival {
+        true => desktop.scene.thread(700, 700, "rival"),
+        false => ThreadId::IDLE,
+    };
     let wait = desktop.scene.stack(&[
         "main",
         "ask",
@@ -202,16 +206,21 @@ fn a_throttled_thread_that_others_wait_for_is_the_culprit() {
     desktop.scene.switch(100 * MS + 50, 0, desktop.ui, Sleeping, ThreadId::IDLE, wait);
     for period in 0..28 {
         let at = 90 * MS + period * 100 * MS;
-        desktop.scene.switch(at, 1, ThreadId::IDLE, Runnable, server, StackId::EMPTY);
-        desktop.scene.switch(at + 10 * MS, 1, server, Runnable, ThreadId::IDLE, compute);
+        desktop.scene.switch(at, 1, rival, Runnable, server, StackId::EMPTY);
+        desktop.scene.switch(at + 10 * MS, 1, server, Runnable, rival, compute);
     }
-    desktop.scene.switch(2_890 * MS, 1, ThreadId::IDLE, Runnable, server, StackId::EMPTY);
+    desktop.scene.switch(2_890 * MS, 1, rival, Runnable, server, StackId::EMPTY);
     desktop.scene.wake(2_895 * MS, 1, server, desktop.ui, WakeFlags::default(), answer);
     desktop.scene.switch(2_895 * MS + 20, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
     desktop.scene.switch(2_899 * MS, 1, server, Sleeping, ThreadId::IDLE, desktop.poll);
     desktop.pump_all(2_900, 3_000);
     let ui = desktop.ui;
-    let mut trace = desktop.scene.finish(2, 3_000 * MS);
+    (desktop.scene.finish(2, 3_000 * MS), [ui, server, rival])
+}
+
+#[test]
+fn a_throttled_thread_that_others_wait_for_is_the_culprit() {
+    let (mut trace, [ui, server, _]) = behind_a_server(false);
     trace.machine = throttled_report(&[(server, 2)], 2_500_000_000);
     let (stall, text) = judged(&trace);
     assert_eq!(
@@ -222,6 +231,19 @@ fn a_throttled_thread_that_others_wait_for_is_the_culprit() {
         text.contains("server 600 was throttled by control group /app: 10 % of a CPU allowed"),
         "{text}"
     );
+}
+
+#[test]
+fn who_has_the_cpu_of_a_thread_that_others_wait_for_is_the_culprit() {
+    let (trace, [ui, _, rival]) = behind_a_server(true);
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.candidate.victim, stall.finding.pattern, stall.finding.culprit),
+        (ui, Pattern::CpuStarvation, Some(rival)),
+        "a server that ran for a tenth of the time did not compute: {text}"
+    );
+    assert!(text.contains("server 600, which it waited for, was ready to run for 2."), "{text}");
+    assert!(text.contains("CAUSE     CPU starvation: rival 700 had the CPU."), "{text}");
 }
 
 #[test]

@@ -423,8 +423,11 @@ impl Variant {
 }
 
 /// Opens the dummy event that carries the side-band: mappings, names and lifetimes. It wakes its
-/// reader every `watermark` bytes. On older kernels, features are left out one by one, newest
-/// first.
+/// reader every `watermark` bytes. Older kernels do not have all features.
+///
+/// *Why no build ids*: Linux marks the mappings that it reports to others, too, as having one if it
+/// has just reported one with (`perf_event_mmap_output`, 5.12 to at least 6.18). They take the device
+/// and inode for a build id, and perf 6.1 crashes.
 pub(crate) fn sideband(cpu: u16, watermark: u32) -> io::Result<(OwnedFd, EventAttr)> {
     let base = flag::DISABLED
         | flag::SAMPLE_ID_ALL
@@ -436,7 +439,7 @@ pub(crate) fn sideband(cpu: u16, watermark: u32) -> io::Result<(OwnedFd, EventAt
         | flag::COMM_EXEC
         | flag::TASK;
     let mut result = Err(io::ErrorKind::Unsupported.into());
-    for more in [flag::KSYMBOL | flag::BUILD_ID, flag::KSYMBOL, 0] {
+    for more in [flag::KSYMBOL, 0] {
         let attr = EventAttr {
             kind: TYPE_SOFTWARE,
             config: SW_DUMMY,

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use unhitch_model::{ProcessId, ThreadId};
 
 /// Whoever ran for less than this part of its work had no CPU rather than much to compute.
-const MIN_RAN_PART: u64 = 8;
+const MIN_RAN_PART: u64 = 4;
 
 /// Who worked, and how long.
 struct Work {

@@ -1,6 +1,5 @@
 //! CPU starvation: the victim was runnable, and others had the CPU, or the quota of its control
-//! group kept it from running. Likewise a thread whose reply the victim waited for, where a quota
-//! throttled that one.
+//! group kept it from running. Likewise a thread that the victim waited for.
 
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
@@ -15,13 +14,24 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if case.is_most(starved) {
         return Some(match throttled(case.analysis, victim, window, starved) {
             Some(quota) => by_quota(case, victim, starved, &quota),
-            None => by_others(case, starved),
+            None => by_others(case, victim, starved),
         });
     }
-    let (thread, starved) =
-        case.most_of(|piece, hop| hop.is_some() && piece.cause == Cause::WaitedForCpu)?;
+    let (thread, starved) = most_starved_helper(case)?;
     let quota = throttled(case.analysis, thread, window, starved)?;
     case.is_most(starved).then(|| by_quota(case, thread, starved, &quota))
+}
+
+/// Others had the CPU that a thread wanted which the victim waited for. One that ran for a good part
+/// of its work computed, so this comes after that pattern.
+pub(super) fn detect_of_helper(case: &Case<'_>) -> Option<Finding> {
+    let (thread, starved) = most_starved_helper(case)?;
+    case.is_most(starved).then(|| by_others(case, thread, starved))
+}
+
+/// Of the threads that the victim waited for, the one that longest wanted a CPU meanwhile; how long.
+fn most_starved_helper(case: &Case<'_>) -> Option<(ThreadId, u64)> {
+    case.most_of(|piece, hop| hop.is_some() && piece.cause == Cause::WaitedForCpu)
 }
 
 fn was_runnable(case: &Case<'_>, who: impl Into<Sentence>, thread: ThreadId, ns: u64) -> Sentence {
@@ -59,9 +69,18 @@ fn by_quota(case: &Case<'_>, thread: ThreadId, starved: u64, quota: &Throttling)
     }
 }
 
-/// Others had the CPU that the victim wanted, or nobody is known to have had it.
-fn by_others(case: &Case<'_>, starved: u64) -> Finding {
-    let occupants = case.occupants(|piece: &Piece| piece.hop.is_none());
+/// Others had the CPU that `thread` wanted, the victim or one that it waited for, or nobody is known
+/// to have had it.
+fn by_others(case: &Case<'_>, thread: ThreadId, starved: u64) -> Finding {
+    let own = thread == case.candidate.victim;
+    let occupants = match own {
+        true => case.occupants(|piece: &Piece| piece.hop.is_none()),
+        false => case.occupants(|piece: &Piece| piece.hop.is_some() && piece.thread == thread),
+    };
+    let who = match own {
+        true => Sentence::from("It"),
+        false => sentence!("{}, which it waited for,", case.name(thread)),
+    };
     let hog = occupants.hog();
     let hot = hog.and_then(|hog| case.hot_of(hog));
     let exits = hot.as_ref().is_some_and(|spot| case.analysis.stacks.exits(spot.stack));
@@ -78,7 +97,7 @@ fn by_others(case: &Case<'_>, starved: u64) -> Finding {
         ),
         None => sentence!(
             "CPU starvation, though no thread had the CPU: {}.",
-            without_occupant(case, starved)
+            without_occupant(case, thread, starved)
         ),
     };
     let used = occupants.listed(case).unwrap_or_else(|| Sentence::from("no recorded thread"));
@@ -87,20 +106,20 @@ fn by_others(case: &Case<'_>, starved: u64) -> Finding {
         group_name: hog.and_then(|hog| hog.shared_name),
         function: hot.map(|spot| case.hot_name(&spot)).unwrap_or_default(),
         sentences: vec![
-            was_runnable(case, "It", case.candidate.victim, starved),
+            was_runnable(case, who, thread, starved),
             sentence!("The CPU it waited for was used by: {}.", used),
         ],
         ..case.finding(Pattern::CpuStarvation, cause)
     };
-    beside_quota(case, starved, &mut finding);
+    beside_quota(case, thread, starved, &mut finding);
     finding
 }
 
-/// Where a quota kept the victim from CPUs for a part of the time, too, the counters do not say for
+/// Where a quota kept the thread from CPUs for a part of the time, too, the counters do not say for
 /// which one: so it is told, and the verdict is not certain.
-fn beside_quota(case: &Case<'_>, starved: u64, finding: &mut Finding) {
+fn beside_quota(case: &Case<'_>, thread: ThreadId, starved: u64, finding: &mut Finding) {
     let (trace, window) = (case.analysis.trace, case.explanation.window);
-    let quota = trace.machine.throttled_by(&trace.threads, case.candidate.victim, window);
+    let quota = trace.machine.throttled_by(&trace.threads, thread, window);
     let Some(quota) = quota.filter(|quota| quota.throttled_ns.saturating_mul(10) >= starved) else {
         return;
     };
@@ -114,9 +133,9 @@ fn beside_quota(case: &Case<'_>, starved: u64, finding: &mut Finding) {
     }
 }
 
-/// Why the victim did not get a CPU that nobody had: by the machine's counters, and by conjecture
+/// Why the thread did not get a CPU that nobody had: by the machine's counters, and by conjecture
 /// only where they tell nothing.
-fn without_occupant(case: &Case<'_>, starved: u64) -> Sentence {
+fn without_occupant(case: &Case<'_>, thread: ThreadId, starved: u64) -> Sentence {
     let (machine, window) = (&case.analysis.trace.machine, case.explanation.window);
     let Some((before, after)) = machine.around(window) else {
         return Sentence::from(
@@ -133,12 +152,10 @@ fn without_occupant(case: &Case<'_>, starved: u64) -> Sentence {
             duration(steal),
             span
         ),
-        _ if machine.groups_of(&case.analysis.trace.threads, case.candidate.victim).is_empty() => {
-            Sentence::from(
-                "the control group of the waiting thread is not known, so a quota may have kept it \
+        _ if machine.groups_of(&case.analysis.trace.threads, thread).is_empty() => Sentence::from(
+            "the control group of the waiting thread is not known, so a quota may have kept it \
                  off the CPU",
-            )
-        }
+        ),
         Some(steal) => sentence!(
             "in the {} around the stall, none of the thread's control groups was throttled for \
              half as long as it waited, and the virtual machine's host took {} of CPU time",

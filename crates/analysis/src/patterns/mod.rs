@@ -56,6 +56,7 @@ pub const DETECTORS: &[Detector] = &[
     memory::detect,
     cpu_starvation::detect,
     cpu_bound::detect,
+    cpu_starvation::detect_of_helper,
     polled_lock::detect,
     timer_sleep::detect,
     dead_end::detect,

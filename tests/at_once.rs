@@ -1,0 +1,267 @@
+//! perf and trace-cmd record the same hang at the same time as we do: context switches, wake-ups and
+//! the answer are the same.
+//!
+//! Linux reports switches of its idle threads to BPF, but not all of them to tracepoints, so both
+//! files are compared after `repair`, which infers what is missing. Each CPU's switches are then the
+//! same, one after the other; the times of those that were inferred are estimates.
+#![cfg(target_os = "linux")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Write, stderr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+use unhitch_model::{ThreadId, Time, Trace, Window};
+
+const EVENTS: [&str; 3] = ["sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup_new"];
+/// How far the times may differ that two recorders give an event, nanoseconds: an interrupt may come
+/// between.
+const TOLERANCE_NS: u64 = 5_000_000;
+/// Of a thousand events, so many may be reported to the one and not to the other, as measured: 0 to 4
+/// of the switches, 0 to 6 of the wake-ups; in moments when Linux reports nothing of a CPU to BPF and
+/// no stacks to ftrace.
+const MAX_DIFFERENT_PER_MILLE: usize = 20;
+
+/// Two recordings of the whole machine at a time are enough.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn skipped(test: &str, reason: &str) {
+    let _ = writeln!(stderr(), "SKIPPED {test}: {reason}");
+}
+
+/// Another recorder at work.
+trait Other: Sized {
+    /// Starts it; a reason if it cannot record here.
+    fn start(file: &Path) -> Result<Self, String>;
+    /// Ends it, with the file written.
+    fn finish(self) -> Result<(), String>;
+}
+
+struct Perf(Child);
+
+impl Other for Perf {
+    fn start(file: &Path) -> Result<Self, String> {
+        let mut command = Command::new("perf");
+        command.args(["record", "-q", "-a", "-g", "-m", "16M", "-k", "CLOCK_MONOTONIC"]);
+        command.args(["-e", "cpu-clock"]);
+        let events = EVENTS.iter().flat_map(|event| ["-e", event]);
+        let child = command.args(events).arg("-o").arg(file).stderr(Stdio::null()).spawn();
+        let mut child = child.map_err(|error| format!("perf does not run: {error}"))?;
+        sleep(Duration::from_secs(1));
+        match child.try_wait() {
+            Ok(Some(status)) => Err(format!("perf record: {status}")),
+            _ => Ok(Self(child)),
+        }
+    }
+
+    fn finish(mut self) -> Result<(), String> {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        let status = self.0.wait().unwrap();
+        // perf ends itself with the signal.
+        match std::os::unix::process::ExitStatusExt::signal(&status) {
+            None | Some(libc::SIGINT) => Ok(()),
+            Some(_) => Err(format!("perf record: {status}")),
+        }
+    }
+}
+
+/// trace-cmd, which takes what an instance of the kernel's buffers holds: to record by itself, it
+/// wants more of tracefs than some machines allow.
+struct TraceCmd {
+    instance: PathBuf,
+    file: PathBuf,
+}
+
+impl TraceCmd {
+    fn set(&self, name: &str, value: &str) -> Result<(), String> {
+        let path = self.instance.join(name);
+        fs::write(&path, value).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+impl Other for TraceCmd {
+    fn start(file: &Path) -> Result<Self, String> {
+        let version = Command::new("trace-cmd").arg("--version").output();
+        version.map_err(|error| format!("trace-cmd does not run: {error}"))?;
+        let name = format!("unhitch-test-{}", std::process::id());
+        let instance = Path::new("/sys/kernel/tracing/instances").join(name);
+        fs::create_dir(&instance).map_err(|error| format!("tracefs: {error}"))?;
+        let this = Self { instance, file: file.to_owned() };
+        this.set("tracing_on", "0")?;
+        this.set("buffer_size_kb", "32768")?;
+        this.set("trace_clock", "mono")?;
+        this.set("trace_options", "stacktrace")?;
+        let lives = ["task:task_newtask", "task:task_rename", "sched:sched_process_exit"];
+        for event in EVENTS.iter().chain(&lives) {
+            this.set(&format!("events/{}/enable", event.replace(':', "/")), "1")?;
+        }
+        this.set("tracing_on", "1")?;
+        Ok(this)
+    }
+
+    fn finish(self) -> Result<(), String> {
+        self.set("tracing_on", "0")?;
+        let out = Command::new("trace-cmd")
+            .args(["extract", "-B"])
+            .arg(self.instance.file_name().unwrap())
+            .arg("-o")
+            .arg(&self.file)
+            .current_dir(self.file.parent().unwrap())
+            .output()
+            .unwrap();
+        match out.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&out.stderr).trim().replace('\n', " ")),
+        }
+    }
+}
+
+impl Drop for TraceCmd {
+    fn drop(&mut self) {
+        // Without this it would go on recording. trace-cmd may have removed it.
+        let _ = fs::write(self.instance.join("tracing_on"), "0");
+        let _ = fs::remove_dir(&self.instance);
+    }
+}
+
+/// A repaired trace, and what all its CPUs cover.
+fn read(path: &Path) -> (Trace, Window) {
+    let mut trace = unhitch_formats::open(path).unwrap();
+    unhitch_analysis::repair(&mut trace);
+    let window = unhitch_analysis::Analysis::new(&trace, &unhitch_analysis::Rules::default())
+        .timeline
+        .window();
+    (trace, window)
+}
+
+/// Who kept the thread called `ui` waiting, and its longest wait: from when to when, nanoseconds.
+fn answer(path: &Path) -> (u64, [u64; 2]) {
+    let why = Command::new(env!("CARGO_BIN_EXE_unhitch"))
+        .args(["why", "--json", "--victim", "ui"])
+        .arg(path)
+        .output()
+        .unwrap();
+    let why: Value = serde_json::from_slice(&why.stdout).unwrap();
+    let number = |of: &Value| of.as_u64().unwrap();
+    let stall = &why["stalls"][0];
+    (number(&stall["cause"]["culprit"]["tid"]), [&stall["start_ns"], &stall["end_ns"]].map(number))
+}
+
+fn tid(trace: &Trace, thread: ThreadId) -> u32 {
+    trace.threads.get(thread).tid
+}
+
+type Events = BTreeMap<u16, Vec<(Time, [u32; 2])>>;
+
+/// By CPU: each switch, with the threads that it was from and to.
+fn switches(trace: &Trace, window: Window) -> Events {
+    let of = &trace.switches;
+    let mut events = Events::new();
+    for row in of.range(window) {
+        let threads = [tid(trace, of.prev[row]), tid(trace, of.next[row])];
+        events.entry(of.cpu[row]).or_default().push((of.time[row], threads));
+    }
+    events
+}
+
+/// By CPU: each wake-up while a thread was on the CPU, with that thread and the one that was woken.
+/// *Why not those of idle CPUs*: of them, perf misses a third.
+fn wakings(trace: &Trace, window: Window) -> Events {
+    let of = &trace.wakings;
+    let mut events = Events::new();
+    for row in of.range(window).filter(|row| !of.waker[*row].is_idle()) {
+        let threads = [tid(trace, of.waker[row]), tid(trace, of.wakee[row])];
+        events.entry(of.cpu[row]).or_default().push((of.time[row], threads));
+    }
+    events
+}
+
+/// How many of the events of both have no partner in the other, and how many there are.
+fn different(ours: &Events, theirs: &Events) -> (usize, usize) {
+    let (mut different, mut all) = (0, 0);
+    for (cpu, ours) in ours {
+        let theirs = theirs.get(cpu).map_or(&[][..], Vec::as_slice);
+        all += ours.len() + theirs.len();
+        let mut partners: BTreeMap<[u32; 2], Vec<Time>> = BTreeMap::new();
+        for (time, threads) in theirs.iter().rev() {
+            partners.entry(*threads).or_default().push(*time);
+        }
+        let mut found = 0;
+        for (time, threads) in ours {
+            let Some(times) = partners.get_mut(threads) else { continue };
+            while let Some(other) = times.last().copied() {
+                let too_late = other > Time::from_nanos(time.nanos() + TOLERANCE_NS);
+                if too_late {
+                    break;
+                }
+                times.pop();
+                if other.nanos() + TOLERANCE_NS >= time.nanos() {
+                    found += 1;
+                    break;
+                }
+            }
+        }
+        different += ours.len() + theirs.len() - 2 * found;
+    }
+    (different, all)
+}
+
+fn compare<O: Other>(test: &str, file: &str) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let (own, theirs) = (folder.path().join("own.hitch"), folder.path().join(file));
+    let other = match O::start(&theirs) {
+        Err(reason) => return skipped(test, &reason),
+        Ok(other) => other,
+    };
+    let out = Command::new(env!("CARGO_BIN_EXE_unhitch"))
+        .args(["lab", "long-hold", "--record", "--json", "-o"])
+        .arg(&own)
+        .output()
+        .unwrap();
+    let finished = other.finish();
+    match out.status.code() {
+        Some(0) => {}
+        Some(4) => return skipped(test, "the program did not hang"),
+        _ => return skipped(test, &String::from_utf8_lossy(&out.stderr).replace('\n', " ")),
+    }
+    if let Err(reason) = finished {
+        return skipped(test, &reason);
+    }
+    let ((ours, our_window), (others, window)) = (read(&own), read(&theirs));
+    for (who, of) in [("we", &ours), ("the other", &others)] {
+        if of.losses.iter().any(|loss| loss.window.overlaps(our_window)) {
+            return skipped(test, &format!("{who} lost events: the machine is too busy"));
+        }
+    }
+    let window = our_window.intersect(window);
+    assert!(2 * window.duration_ns() > our_window.duration_ns(), "{window:?}");
+    for (what, events) in [
+        ("context switches", switches as fn(&Trace, Window) -> Events),
+        ("wake-ups", wakings as fn(&Trace, Window) -> Events),
+    ] {
+        let (different, all) = different(&events(&ours, window), &events(&others, window));
+        println!("{what}: {different} of {all} differ");
+        assert!(1_000 * different <= MAX_DIFFERENT_PER_MILLE * all, "{what}: {different} of {all}");
+    }
+    let ((our_culprit, our_times), (culprit, times)) = (answer(&own), answer(&theirs));
+    assert_eq!(our_culprit, culprit);
+    for (our, their) in our_times.into_iter().zip(times) {
+        assert!(our.abs_diff(their) <= TOLERANCE_NS, "{our_times:?} {times:?}");
+    }
+}
+
+#[test]
+fn live_perf_records_what_we_record() {
+    compare::<Perf>("live_perf_records_what_we_record", "perf.data");
+}
+
+#[test]
+fn live_trace_cmd_records_what_we_record() {
+    compare::<TraceCmd>("live_trace_cmd_records_what_we_record", "trace.dat");
+}
