@@ -138,7 +138,8 @@ impl Reader {
 fn has_nameless(trace: &Trace, is_kind: fn(ModuleKind) -> bool) -> bool {
     trace.stacks.frames().iter().zip(0..).any(|(frame, index)| {
         let module = trace.modules.get(frame.module);
-        module.is_some_and(|module| is_kind(module.kind) && !module.build_id.is_empty())
+        module.is_some_and(|module| is_kind(module.kind))
+            && !trace.modules.build_id(frame.module).is_empty()
             && trace.symbols.get(FrameId(index)).is_empty()
     })
 }

@@ -221,7 +221,7 @@ impl Profile<'_, '_> {
         }
         let path = trace.shown(trace.name(of.path).to_owned());
         let path = self.string(&path);
-        let build_id = self.string(&unhitch_model::units::hex(&of.build_id));
+        let build_id = self.string(&unhitch_model::units::hex(trace.modules.build_id(module)));
         self.message.nest(MAPPING, |mapping| {
             mapping.uint(1, id(module.index()));
             mapping.uint(5, path);

@@ -94,7 +94,8 @@ pub struct Module {
     pub path: NameId,
     /// Where its code comes from.
     pub kind: ModuleKind,
-    /// The file's build id (up to 20 bytes); empty if it was not recorded.
+    /// The file's build id (up to 20 bytes); empty if it was not recorded. [`Modules::build_id`] may
+    /// know more.
     pub build_id: Vec<u8>,
 }
 
@@ -103,6 +104,8 @@ pub struct Module {
 pub struct Modules {
     list: Vec<Module>,
     ids: FxHashMap<Module, ModuleId>,
+    /// Build ids of the files that functions were named from, where none was recorded.
+    named_from: FxHashMap<ModuleId, Vec<u8>>,
 }
 
 impl Modules {
@@ -124,6 +127,19 @@ impl Modules {
             module.path = path;
             self.ids.insert(module.clone(), id);
         }
+    }
+
+    /// The build id of a module's file: as recorded, or else that of the file at its path from which
+    /// its functions were named; empty if neither is known.
+    pub fn build_id(&self, id: ModuleId) -> &[u8] {
+        let recorded = self.get(id).map_or(&[][..], |module| &module.build_id);
+        let named_from = || self.named_from.get(&id).map_or(&[][..], Vec::as_slice);
+        if recorded.is_empty() { named_from() } else { recorded }
+    }
+
+    /// Sets the build id of the file that a module's functions were named from.
+    pub fn set_named_from(&mut self, id: ModuleId, build_id: Vec<u8>) {
+        self.named_from.insert(id, build_id);
     }
 
     /// The module `id`, if it is in this trace.

@@ -65,7 +65,8 @@ pub fn code(
     let found = trace.modules.get(module).ok_or(NoCode::NoModule)?;
     match (found.kind, &options.kernel_image) {
         (ModuleKind::File, _) => {
-            file_code(trace, trace.name(found.path), &found.build_id, near, options)
+            let build_id = trace.modules.build_id(module);
+            file_code(trace, trace.name(found.path), build_id, near, options)
         }
         (ModuleKind::Anonymous { .. } | ModuleKind::Jit { .. }, _) => Err(NoCode::Anonymous),
         (ModuleKind::Image { .. }, _) => Err(NoCode::Image),
@@ -97,7 +98,7 @@ fn file_code(
     let module = Module::open(path, recorded, &resources).map_err(|missing| match missing {
         Missing::Unreadable => NoCode::Unreadable(path.to_owned()),
         Missing::OtherBuild => other_build("the build ids differ"),
-        Missing::WrittenSince => other_build("it was written after the recording"),
+        Missing::WrittenSince => other_build("it was written or replaced after the recording"),
         _ => NoCode::Damaged(path.to_owned()),
     })?;
     let (bounds, is_function) = bounds(module.extent_at(near.start, &resources), &near);

@@ -7,7 +7,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A file that naming needs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -66,7 +66,9 @@ pub trait Files: Send + Sync {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     pub(crate) len_bytes: u64,
-    pub(crate) modified: Option<SystemTime>,
+    /// When it was last written or, where that is known, came to its place: a package's new file is
+    /// as old as its build.
+    pub(crate) changed: Option<SystemTime>,
     inode: u64,
     /// The owner; 0 on systems without owners.
     pub(crate) owner: u32,
@@ -74,14 +76,18 @@ pub(crate) struct Identity {
 
 impl Identity {
     fn of(metadata: &Metadata) -> Self {
+        let written = metadata.modified().ok();
         #[cfg(unix)]
-        let (inode, owner) = (
-            std::os::unix::fs::MetadataExt::ino(metadata),
-            std::os::unix::fs::MetadataExt::uid(metadata),
-        );
+        let (inode, owner, changed) = {
+            use std::os::unix::fs::MetadataExt;
+            let seconds = Duration::from_secs(metadata.ctime().max(0).unsigned_abs());
+            let nanos = Duration::from_nanos(metadata.ctime_nsec().max(0).unsigned_abs());
+            let moved = UNIX_EPOCH.checked_add(seconds + nanos);
+            (metadata.ino(), metadata.uid(), written.max(moved))
+        };
         #[cfg(not(unix))]
-        let (inode, owner) = (0, 0);
-        Self { len_bytes: metadata.len(), modified: metadata.modified().ok(), inode, owner }
+        let (inode, owner, changed) = (0, 0, written);
+        Self { len_bytes: metadata.len(), changed, inode, owner }
     }
 }
 

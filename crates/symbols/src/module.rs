@@ -94,7 +94,7 @@ impl Missing {
             Self::OtherBuild => {
                 "whose file has been replaced by another build (the build ids differ)"
             }
-            Self::WrittenSince => "whose file was written after the recording",
+            Self::WrittenSince => "whose file was written or replaced after the recording",
             Self::Nameless => "whose file is stripped and has no debug file",
             Self::Late => "whose file took too long to read",
             Self::TooLargeTable => {
@@ -352,6 +352,11 @@ impl Module {
             .find(|(_, elf)| elf.dwarf_bytes > 0)
     }
 
+    /// That of the file; empty if it has none.
+    pub(crate) fn build_id(&self) -> &[u8] {
+        &self.elf.build_id
+    }
+
     fn stub_at(&mut self, svma: u64, resources: &Resources) -> Option<String> {
         if !self.elf.plt_svmas.iter().any(|range| range.contains(&svma)) {
             return None;
@@ -394,8 +399,8 @@ impl Opened {
         if (unlinked || recorded.must_prove) && !is_proven {
             return Err(Missing::Unreadable);
         }
-        let written = identity.and_then(|identity| identity.modified);
-        if !is_proven && written.zip(recorded.until).is_some_and(|(written, until)| written > until)
+        let changed = identity.and_then(|identity| identity.changed);
+        if !is_proven && changed.zip(recorded.until).is_some_and(|(changed, until)| changed > until)
         {
             return Err(Missing::WrittenSince);
         }

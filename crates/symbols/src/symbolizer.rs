@@ -86,11 +86,15 @@ struct Frames {
 }
 
 /// The frames of one mapped file.
+#[derive(Default)]
 struct Job {
+    id: ModuleId,
     key: FileKey,
     frames: Frames,
     module: Option<Module>,
     names: Vec<Functions>,
+    /// That of the file that the names are from.
+    build_id: Vec<u8>,
     missing: Option<Missing>,
 }
 
@@ -161,7 +165,7 @@ impl Symbolizer {
                 | ModuleKind::Named
                 | ModuleKind::Cut => {}
                 ModuleKind::File if trace.name(module.path) == vdso::NAME && foreign.is_some() => {}
-                ModuleKind::File => jobs.extend(self.job(trace, module, frames)),
+                ModuleKind::File => jobs.extend(self.job(trace, id, frames)),
             }
         }
         let foreign_kernel =
@@ -200,24 +204,25 @@ impl Symbolizer {
         self.saves += 1;
         let mut jobs = Vec::new();
         for (id, frames) in nameless_frames(trace) {
-            let identified = |module: &&model::Module| {
-                module.kind == ModuleKind::File && !module.build_id.is_empty()
-            };
-            let module = trace.modules.get(id).filter(identified);
-            jobs.extend(module.and_then(|module| self.job(trace, module, frames)));
+            let is_file = |module: &model::Module| module.kind == ModuleKind::File;
+            if trace.modules.get(id).is_some_and(is_file) && !trace.modules.build_id(id).is_empty()
+            {
+                jobs.extend(self.job(trace, id, frames));
+            }
         }
         self.name_files(trace, jobs, true, || {});
         self.drop_unused();
     }
 
-    /// The job to name `frames` of `module`; `None` if it has no file.
-    fn job(&mut self, trace: &Trace, module: &model::Module, frames: Frames) -> Option<Job> {
-        let key = (trace.name(module.path).to_owned(), module.build_id.clone());
+    /// The job to name `frames` of module `id`; `None` if it has no file.
+    fn job(&mut self, trace: &Trace, id: ModuleId, frames: Frames) -> Option<Job> {
+        let path = trace.name(trace.modules.get(id)?.path).to_owned();
+        let key = (path, trace.modules.build_id(id).to_vec());
         let has_file =
             key.0.starts_with('/') && !key.0.starts_with("/memfd:") || key.0 == vdso::NAME;
         has_file.then(|| {
             let module = self.modules.remove(&key).map(|kept| kept.value);
-            Job { key, frames, module, names: Vec::new(), missing: None }
+            Job { id, key, frames, module, ..Job::default() }
         })
     }
 
@@ -323,6 +328,9 @@ impl Symbolizer {
             for (&frame, functions) in job.frames.ids.iter().zip(&job.names) {
                 set_functions(trace, frame, functions);
             }
+            if job.key.1.is_empty() && !job.build_id.is_empty() {
+                trace.modules.set_named_from(job.id, job.build_id);
+            }
             if let Some(why) = job.missing {
                 miss(why, &job.key.0);
             }
@@ -357,6 +365,7 @@ impl Job {
         match known.map_or_else(|| Module::open(&self.key.0, recorded, resources), Ok) {
             Ok(mut module) => {
                 (self.names, self.missing) = module.name(&self.frames.offsets, resources);
+                self.build_id = module.build_id().to_vec();
                 self.module = module.keep(resources);
             }
             Err(why) => self.missing = Some(why),

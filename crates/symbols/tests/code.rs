@@ -125,7 +125,7 @@ fn code_that_may_not_be_what_ran_is_refused() {
     assert!(
         long_ago
             .to_string()
-            .ends_with("is not the file that was recorded: it was written after the recording"),
+            .ends_with("is not the file that was recorded: it was written or replaced after the recording"),
         "{long_ago}"
     );
     assert!(matches!(

@@ -261,7 +261,7 @@ fn what_was_written_after_the_recording_gives_no_names_unless_its_build_id_prove
         (
             Vec::new(),
             [format!("built+{offset:#x}")],
-            &["no symbols for 1 module whose file was written after the recording: built"],
+            &["no symbols for 1 module whose file was written or replaced after the recording: built"],
         ),
     ] {
         let mut trace =

@@ -183,12 +183,12 @@ fn programs(opened: &Opened, trace_id: &str) -> Rows {
     let mut all: Vec<(String, String)> = trace
         .modules
         .iter()
-        .map(|(_, module)| module)
-        .filter(|module| matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. }))
-        .filter(|module| !module.build_id.is_empty())
-        .map(|module| {
+        .filter(|(_, module)| matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. }))
+        .map(|(id, module)| (module, trace.modules.build_id(id)))
+        .filter(|(_, build_id)| !build_id.is_empty())
+        .map(|(module, build_id)| {
             let name = module.kind.file_name(trace.name(module.path));
-            let digits = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+            let digits = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
             (name.to_owned(), digits)
         })
         .collect();

@@ -47,8 +47,10 @@ impl Facts {
         let builds = trace
             .modules
             .iter()
-            .filter(|(_, module)| module.kind == ModuleKind::File && !module.build_id.is_empty())
-            .map(|(_, module)| (trace.name(module.path).to_owned(), hex(&module.build_id)));
+            .filter(|(_, module)| module.kind == ModuleKind::File)
+            .map(|(id, module)| (trace.name(module.path), trace.modules.build_id(id)))
+            .filter(|(_, build_id)| !build_id.is_empty())
+            .map(|(path, build_id)| (path.to_owned(), hex(build_id)));
         Self {
             file: file.to_owned(),
             host: trace.meta.host.clone(),

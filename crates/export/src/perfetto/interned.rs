@@ -129,7 +129,12 @@ impl<'t> Interner<'t> {
         }
         let Some(of) = self.trace.modules.get(module) else { return };
         let path = self.trace.shown(self.trace.name(of.path).to_owned());
-        string(&mut self.new, interned::BUILD_IDS, module.index(), &of.build_id);
+        string(
+            &mut self.new,
+            interned::BUILD_IDS,
+            module.index(),
+            self.trace.modules.build_id(module),
+        );
         string(&mut self.new, interned::MAPPING_PATHS, module.index(), path.as_bytes());
         self.new.nest(interned::MAPPINGS, |entry| {
             entry.uint(1, iid(module.index()));

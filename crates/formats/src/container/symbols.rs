@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unhitch_model::units::hex;
-use unhitch_model::{Frame, FrameId, Module, ModuleKind, Symbol, Trace};
+use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, Symbol, Trace};
 
 /// The content of `symbols.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +28,11 @@ pub struct SymbolFile {
 struct NamedModule {
     path: String,
     kind: Kind,
-    /// Hexadecimal.
+    /// The recorded one, hexadecimal.
     build_id: String,
+    /// Where none was recorded, that of the file that the names are from.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    named_from: String,
     /// Offset, and the functions there, innermost first.
     frames: Vec<(u64, Vec<Function>)>,
 }
@@ -90,11 +93,23 @@ impl SymbolFile {
                 .collect();
             by_module.entry(frame.module).or_default().push((frame.offset, functions));
         }
-        for (id, mut frames) in by_module {
-            let Some(module) = trace.modules.get(id) else { continue };
+        for (id, module) in trace.modules.iter() {
+            let mut frames = by_module.remove(&id).unwrap_or_default();
+            if frames.is_empty() && trace.modules.build_id(id).is_empty() {
+                continue;
+            }
             frames.sort_unstable();
-            let (path, build_id) = (trace.name(module.path).to_owned(), hex(&module.build_id));
-            file.modules.push(NamedModule { path, kind: module.kind.into(), build_id, frames });
+            let named_from = match module.build_id.is_empty() {
+                true => hex(trace.modules.build_id(id)),
+                false => String::new(),
+            };
+            file.modules.push(NamedModule {
+                path: trace.name(module.path).to_owned(),
+                kind: module.kind.into(),
+                build_id: hex(&module.build_id),
+                named_from,
+                frames,
+            });
         }
         file
     }
@@ -125,17 +140,22 @@ impl SymbolFile {
                 .map(|named| {
                     let functions: FxHashMap<u64, &[Function]> =
                         named.frames.iter().map(|(at, list)| (*at, list.as_slice())).collect();
-                    functions
+                    (functions, bytes(&named.named_from))
                 })
         };
         let by_id: Vec<_> =
             trace.modules.iter().map(|(_, module)| named_of(trace, module)).collect();
+        for (index, named_from) in by_id.iter().enumerate() {
+            if let Some((_, build_id)) = named_from.as_ref().filter(|(_, id)| !id.is_empty()) {
+                trace.modules.set_named_from(ModuleId(index as u32), build_id.clone());
+            }
+        }
         let frames: Vec<Frame> = trace.stacks.frames().to_vec();
         for (index, frame) in frames.into_iter().enumerate() {
             let functions = by_id
                 .get(frame.module.index())
                 .and_then(Option::as_ref)
-                .and_then(|functions| functions.get(&frame.offset));
+                .and_then(|(functions, _)| functions.get(&frame.offset));
             let Some(functions) = functions else { continue };
             let name = |index: u32| self.names.get(index as usize).map_or("", String::as_str);
             let symbols: Vec<Symbol> = functions
@@ -149,6 +169,13 @@ impl SymbolFile {
             trace.symbols.set(FrameId(index as u32), &symbols);
         }
     }
+}
+
+/// The bytes of hexadecimal digits; none if they are not.
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.map(byte).collect::<Option<_>>().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -190,5 +217,22 @@ mod tests {
         let (mut other, frame) = trace(&[1, 3]);
         file.apply(&mut other);
         assert!(other.symbols.get(frame).is_empty());
+    }
+
+    #[test]
+    fn the_build_that_names_are_from_is_kept() {
+        let (mut named, frame) = trace(&[]);
+        let function = named.strings.intern("main");
+        named.symbols.set(frame, &[Symbol { function, ..Symbol::default() }]);
+        let module = named.stacks.frame(frame).unwrap().module;
+        named.modules.set_named_from(module, vec![0xab, 1]);
+        let json = serde_json::to_string(&SymbolFile::from_trace(&named)).unwrap();
+        let file: SymbolFile = serde_json::from_str(&json).unwrap();
+
+        let (mut same, frame) = trace(&[]);
+        file.apply(&mut same);
+        assert_eq!(same.frame_names(frame), ["main"]);
+        assert_eq!(same.modules.build_id(module), [0xab, 1]);
+        assert!(same.modules.get(module).unwrap().build_id.is_empty(), "it was not recorded");
     }
 }

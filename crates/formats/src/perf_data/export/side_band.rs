@@ -180,7 +180,7 @@ impl Collector<'_> {
             prot: PROT_CODE,
             flags: MAP_PRIVATE,
             path: path.as_bytes(),
-            build_id: Some(&module.build_id),
+            build_id: Some(trace.modules.build_id(mapping.module)),
             kernel,
         };
         // The features have the kernel's build id.
