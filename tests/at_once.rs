@@ -256,6 +256,35 @@ fn compare<O: Other>(test: &str, file: &str) {
     }
 }
 
+/// Linux tells performance events of a task about its mappings after those of a CPU, as ours are.
+#[test]
+fn live_perf_records_a_command_while_we_record() {
+    let test = "live_perf_records_a_command_while_we_record";
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let (own, theirs) = (folder.path().join("own.hitch"), folder.path().join("perf.data"));
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_unhitch"))
+        .args(["record", "-o"])
+        .arg(&own)
+        .args(["--", "sleep", "3"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    sleep(Duration::from_secs(1));
+    let perf = Command::new("perf")
+        .args(["record", "-q", "-e", "cpu-clock", "-o"])
+        .arg(&theirs)
+        .args(["--", "sh", "-c", "ls / && ls /"])
+        .output();
+    let recorded = recorder.wait().unwrap();
+    let perf = match perf {
+        Err(error) => return skipped(test, &format!("perf does not run: {error}")),
+        Ok(_) if !recorded.success() => return skipped(test, "we cannot record here"),
+        Ok(perf) => perf,
+    };
+    assert!(perf.status.success(), "{:?}: {}", perf.status, String::from_utf8_lossy(&perf.stderr));
+}
+
 #[test]
 fn live_perf_records_what_we_record() {
     compare::<Perf>("live_perf_records_what_we_record", "perf.data");

@@ -123,9 +123,9 @@ fn code_that_may_not_be_what_ran_is_refused() {
     let long_ago = file_code(&program, &[], offset, Meta { epoch_ns: Some(0), ..Meta::default() })
         .unwrap_err();
     assert!(
-        long_ago
-            .to_string()
-            .ends_with("is not the file that was recorded: it was written or replaced after the recording"),
+        long_ago.to_string().ends_with(
+            "is not the file that was recorded: it was written or replaced after the recording"
+        ),
         "{long_ago}"
     );
     assert!(matches!(
