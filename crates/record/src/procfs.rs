@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use unhitch_formats::perf_data::record::FileId;
 
 /// How long to wait for one process to let its memory map be read.
 pub(crate) const PROCESS_TIMEOUT: Duration = Duration::from_millis(200);
@@ -50,9 +51,19 @@ pub(crate) struct ExecutableMap {
     pub(crate) start_avma: u64,
     pub(crate) len: u64,
     pub(crate) file_offset: u64,
+    /// The device's numbers, the major one in the upper half.
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) path: Vec<u8>,
+}
+
+impl ExecutableMap {
+    /// Which file it is, as records of the kernel say it.
+    pub(crate) fn file(&self) -> FileId {
+        let (major, minor) = ((self.device >> 32) as u32, self.device as u32);
+        let file = FileId { major, minor, inode: self.inode };
+        if file.is_on_disk() { file } else { FileId::default() }
+    }
 }
 
 /// The parts of an address space that we need.
@@ -162,12 +173,13 @@ fn parse_map(line: &[u8]) -> Option<ExecutableMap> {
     }
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let (start, end) = range.split_once('-')?;
+    let (major, minor) = device.split_once(':')?;
     let path = rest.trim_ascii_start();
     Some(ExecutableMap {
         start_avma: hex(start)?,
         len: hex(end)?.checked_sub(hex(start)?)?,
         file_offset: hex(offset)?,
-        device: hex(&device.replace(':', ""))?,
+        device: hex(major)? << 32 | hex(minor)?,
         inode: inode.parse().ok()?,
         // The kernel's own mmap records call anonymous memory so.
         path: if path.is_empty() { b"//anon".to_vec() } else { path.to_vec() },

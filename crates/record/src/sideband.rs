@@ -11,6 +11,7 @@ mod record;
 
 pub(crate) use record::Record;
 
+use crate::naming::MappedFile;
 use crate::procfs::{AddressSpace, LiveProcess};
 use process::Process;
 use record::{RecordKind, rank};
@@ -169,6 +170,7 @@ impl SidebandLog {
                 flags: libc::MAP_PRIVATE as u32,
                 path: &map.path,
                 build_id: None,
+                file: map.file(),
                 kernel: false,
             };
             mmap2(&mut bytes, &map, &SampleId { pid, tid: pid, time, ..SampleId::default() });
@@ -258,8 +260,8 @@ impl SidebandLog {
         records
     }
 
-    /// The files that live processes have mapped: pid, address, length, path.
-    pub(crate) fn mappings(&self) -> impl Iterator<Item = (u32, u64, u64, PathBuf)> {
+    /// The files that live processes have mapped.
+    pub(crate) fn mappings(&self) -> impl Iterator<Item = MappedFile> {
         let living = self
             .processes
             .iter()
@@ -268,7 +270,9 @@ impl SidebandLog {
             process.maps().filter_map(move |record| {
                 let RecordKind::Map { start_avma, len } = record.kind else { return None };
                 let path = record.path().filter(|path| path.starts_with(b"/"))?;
-                Some((pid, start_avma, len, PathBuf::from(OsStr::from_bytes(path))))
+                let path = PathBuf::from(OsStr::from_bytes(path));
+                let (time, file) = (record.time, record.file());
+                Some(MappedFile { pid, start_avma, len, path, time, file })
             })
         })
     }

@@ -187,8 +187,40 @@ pub struct Mmap2<'a> {
     pub path: &'a [u8],
     /// The file's build id, at most 20 bytes.
     pub build_id: Option<&'a [u8]>,
+    /// The file, where the record has no build id.
+    pub file: FileId,
     /// True for the kernel and its modules.
     pub kernel: bool,
+}
+
+/// A file, by its device and inode. The inode is 0 if it is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FileId {
+    /// The device's numbers.
+    pub major: u32,
+    /// The device's numbers.
+    pub minor: u32,
+    /// The number on the device.
+    pub inode: u64,
+}
+
+impl FileId {
+    /// How many bytes of a MMAP2 record tell which file it is.
+    pub const LEN: usize = 24;
+
+    /// That of a MMAP2 record without a build id.
+    pub fn read(identity: &[u8; Self::LEN]) -> Self {
+        let [major, minor, low, high, ..] = std::array::from_fn::<u32, 6, _>(|at| {
+            u32::from_le_bytes(std::array::from_fn(|byte| identity[4 * at + byte]))
+        });
+        Self { major, minor, inode: u64::from(high) << 32 | u64::from(low) }
+    }
+
+    /// True if the numbers are of a disk. Those of other file systems depend on who tells them: for a
+    /// file of an overlay, `/proc/PID/maps` has the overlay's, records of the kernel its layer's.
+    pub const fn is_on_disk(self) -> bool {
+        self.major != 0 && self.inode != 0
+    }
 }
 
 /// A sample of a tracepoint or a clock. The sample type decides which fields are written.
@@ -263,12 +295,16 @@ pub fn mmap2(out: &mut Vec<u8>, map: &Mmap2<'_>, id: &SampleId) {
         begin(out, kind::MMAP2, mode | if build_id.is_some() { misc::MMAP_BUILD_ID } else { 0 });
     words_u32(out, &[map.pid, map.tid]);
     words_u64(out, &[map.start_avma, map.len, map.file_offset]);
-    let mut identity = [0; 24];
     if let Some(build_id) = build_id {
+        let mut identity = [0; FileId::LEN];
         identity[0] = build_id.len() as u8;
         identity[4..4 + build_id.len()].copy_from_slice(build_id);
+        out.extend_from_slice(&identity);
+    } else {
+        words_u32(out, &[map.file.major, map.file.minor]);
+        // The inode's generation is not known.
+        words_u64(out, &[map.file.inode, 0]);
     }
-    out.extend_from_slice(&identity);
     words_u32(out, &[map.prot, map.flags]);
     text(out, map.path);
     end_with_id(out, start, id);

@@ -4,7 +4,7 @@
 
 use super::{
     events::Events,
-    record::{kind, misc},
+    record::{FileId, kind, misc},
     records::Record,
 };
 use crate::cursor::{Cursor, until_nul};
@@ -19,6 +19,8 @@ pub(crate) struct Mmap<'a> {
     pub file_offset: u64,
     pub path: &'a [u8],
     pub build_id: &'a [u8],
+    /// Which file it is, where there is no build id.
+    pub file: FileId,
     pub kernel: bool,
     /// False for a mapping of data, which no return address can point into.
     pub executable: bool,
@@ -93,12 +95,12 @@ const PROT_EXEC: u32 = 4;
 /// sets that flag in the records of those who do not, too (`perf_event_mmap_output`, 5.12 to at least
 /// 6.18).
 fn build_id_in(identity: &[u8]) -> &[u8] {
-    const LONGEST: usize = 20;
+    const LENS: [usize; 3] = [8, 16, 20];
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let Some((head, rest)) = identity.split_at_checked(4) else { return &[] };
     let len = usize::from(head[0]);
     match rest.split_at_checked(len) {
-        Some((id, padding)) if len <= LONGEST && is_zero(&head[1..]) && is_zero(padding) => id,
+        Some((id, padding)) if LENS.contains(&len) && is_zero(&head[1..]) && is_zero(padding) => id,
         _ => &[],
     }
 }
@@ -107,13 +109,18 @@ fn read_mmap<'a>(record: &Record<'a>, from: &mut Cursor<'a>) -> Option<Mmap<'a>>
     let pid = from.u32()?;
     let _tid = from.u32()?;
     let (start_avma, len, file_offset) = (from.u64()?, from.u64()?, from.u64()?);
-    let mut build_id: &[u8] = &[];
+    let (mut build_id, mut file) = (&[][..], FileId::default());
     let mut executable = record.misc & misc::MMAP_DATA == 0;
     if record.kind == kind::MMAP2 {
-        let identity = from.bytes(24)?;
+        let identity = from.bytes(FileId::LEN)?;
         if record.misc & misc::MMAP_BUILD_ID != 0 {
             build_id = build_id_in(identity);
         }
+        file = identity
+            .first_chunk()
+            .filter(|_| build_id.is_empty())
+            .map(FileId::read)
+            .unwrap_or_default();
         let (protection, _flags) = (from.u32()?, from.u32()?);
         // Writers that do not know the protection put 0 there.
         executable &= protection == 0 || protection & PROT_EXEC != 0;
@@ -126,6 +133,7 @@ fn read_mmap<'a>(record: &Record<'a>, from: &mut Cursor<'a>) -> Option<Mmap<'a>>
         file_offset,
         path: until_nul(from.rest()),
         build_id,
+        file,
         kernel,
         executable,
     })

@@ -5,6 +5,7 @@
 //! process mapped something else over the address.
 
 use super::feature::KERNEL_PATH;
+use super::record::FileId;
 use super::side_band::{Mmap, SideBand, Timed};
 use rustc_hash::FxHashMap;
 use std::cell::LazyCell;
@@ -44,6 +45,7 @@ impl Spaces {
         trace: &mut Trace,
     ) -> Self {
         let kernel = kernel_module(side_band, build_ids, trace);
+        let newest = newest_files(side_band);
         let mut spaces = AddressSpaces::default();
         for Timed { time, record, .. } in side_band {
             match *record {
@@ -55,7 +57,7 @@ impl Spaces {
                     spaces.kernel.push(mapping(&map, *time, kernel, trace));
                 }
                 SideBand::Mmap(map) if map.executable => {
-                    let module = module(&map, build_ids, trace);
+                    let module = module(&map, build_ids, &newest, trace);
                     spaces.map(map.pid, mapping(&map, *time, module, trace));
                 }
                 _ => {}
@@ -162,8 +164,26 @@ fn kernel_module(
     trace.modules.intern(Module { path, kind: ModuleKind::Kernel, build_id })
 }
 
+/// By path: the file that was mapped last, of those that are told apart by device and inode.
+fn newest_files<'a>(side_band: &[Timed<'a>]) -> FxHashMap<&'a [u8], FileId> {
+    let files = side_band.iter().filter_map(|timed| match timed.record {
+        SideBand::Mmap(map) if map.executable && map.file.inode != 0 => Some((map.path, map.file)),
+        _ => None,
+    });
+    files.collect()
+}
+
+/// What follows the path of a file that was at a path before another one, or in another container.
+/// Nothing is found there, so its functions get no names: they would be the other file's.
+const OTHER_FILE: &str = " (another file)";
+
 /// The module that a process mapped.
-fn module(map: &Mmap<'_>, build_ids: &FxHashMap<Vec<u8>, Vec<u8>>, trace: &mut Trace) -> ModuleId {
+fn module(
+    map: &Mmap<'_>,
+    build_ids: &FxHashMap<Vec<u8>, Vec<u8>>,
+    newest: &FxHashMap<&[u8], FileId>,
+    trace: &mut Trace,
+) -> ModuleId {
     if is_anonymous(map.path) {
         return anonymous_module(map.pid, trace);
     }
@@ -171,7 +191,12 @@ fn module(map: &Mmap<'_>, build_ids: &FxHashMap<Vec<u8>, Vec<u8>>, trace: &mut T
         [] => build_ids.get(map.path).cloned().unwrap_or_default(),
         id => id.to_vec(),
     };
-    let path = trace.strings.intern(&String::from_utf8_lossy(map.path));
+    let mut path = String::from_utf8_lossy(map.path);
+    let is_newest = newest.get(map.path).is_none_or(|newest| *newest == map.file);
+    if build_id.is_empty() && map.file.inode != 0 && !is_newest {
+        path += OTHER_FILE;
+    }
+    let path = trace.strings.intern(&path);
     trace.modules.intern(Module { path, kind: ModuleKind::File, build_id })
 }
 

@@ -17,5 +17,5 @@ mod rules;
 pub use child::{prepare_to_serve, serve};
 pub use namer::{Namer, Unnamed};
 pub use process::NamingProcess;
-pub(crate) use programs::Programs;
+pub(crate) use programs::{MappedFile, Programs};
 pub use rules::{LocalRules, RuleReader};

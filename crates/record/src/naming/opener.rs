@@ -106,7 +106,8 @@ fn open_mapped(programs: &Programs, mounts: &Mounts, path: &Path) -> Answer {
         reopen(&place, mounts, program.pid, |_| true).ok()
     };
     let found = mappings.iter().find_map(by_mapping);
-    found.map_or_else(|| by_path(mounts, path, |file| is_readable_by(file, mappings)), Ok)
+    let is_allowed = |file: &Stat| is_readable_by(file, mappings) && programs.may_be(path, file);
+    found.map_or_else(|| by_path(mounts, path, is_allowed), Ok)
 }
 
 fn open_debug(programs: &Programs, mounts: &Mounts, path: &Path, of: &Path) -> Answer {

@@ -1,7 +1,7 @@
 //! One side-band record.
 
 use std::borrow::Cow;
-use unhitch_formats::perf_data::record::{kind, misc};
+use unhitch_formats::perf_data::record::{FileId, kind, misc};
 use unhitch_model::Time;
 
 /// Length of the trailer of every record (TID, TIME, CPU, IDENTIFIER), in bytes.
@@ -67,6 +67,14 @@ impl Record {
 
     pub(super) fn memory(&self) -> usize {
         size_of::<Self>() + self.bytes.len()
+    }
+
+    /// The file of a mapping.
+    pub(super) fn file(&self) -> FileId {
+        const MMAP2_FILE_AT: usize = 40;
+        let identity = self.bytes.get(MMAP2_FILE_AT..).and_then(<[u8]>::first_chunk);
+        let is_mmap2 = self.bytes.starts_with(&kind::MMAP2.to_le_bytes());
+        identity.filter(|_| is_mmap2).map(FileId::read).unwrap_or_default()
     }
 
     /// The path of a mapping.

@@ -1,6 +1,6 @@
 //! [`SideBand`]: the records of threads, mappings and losses, in the order of time.
 
-use super::super::record::{self, Mmap2, SampleId};
+use super::super::record::{self, FileId, Mmap2, SampleId};
 use super::describe::SIDE_BAND_ID;
 use super::{order::Kind, records::name};
 use unhitch_model::{Mapping, ModuleKind, Thread, ThreadId, Time, Trace};
@@ -181,6 +181,7 @@ impl Collector<'_> {
             flags: MAP_PRIVATE,
             path: path.as_bytes(),
             build_id: Some(trace.modules.build_id(mapping.module)),
+            file: FileId::default(),
             kernel,
         };
         // The features have the kernel's build id.
