@@ -300,13 +300,17 @@ fn a_row_is_a_line_and_programs_get_unescaped_names() {
 /// A thread of this process with that name, until the test ends.
 fn live_thread<R>(test: impl FnOnce() -> R) -> R {
     let stop = AtomicBool::new(false);
+    let (named, is_named) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
+        // A thread takes its name before it does anything else.
         let tick = || {
+            named.send(()).unwrap();
             while !stop.load(Ordering::Relaxed) {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         };
         std::thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, tick).unwrap();
+        is_named.recv().unwrap();
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
         stop.store(true, Ordering::Relaxed);
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

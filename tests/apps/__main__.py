@@ -139,10 +139,12 @@ def examine_doubting(hang, options, output):
     print(f"{hang.name}: wrong, so it is made {AGAIN} times more. The wrong answer:")
     print((output / hang.name / "asked.txt").read_text(), flush=True)
     for n in range(1, AGAIN + 1):
-        result = examine(hang, options, output / f"again-{n}")
-        if "skipped" in result or not is_right_when_asked(result):
-            break
-    return result
+        again = examine(hang, options, output / f"again-{n}")
+        if "skipped" in again:
+            return result
+        if not is_right_when_asked(again):
+            return again
+    return again
 
 
 def run(chosen, options, output):

@@ -139,6 +139,12 @@ impl ProgressLine {
     }
 }
 
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// Ctrl-C and SIGTERM leave no incomplete file behind.
 #[cfg(target_os = "linux")]
 fn remove_when_stopped(path: &Path) -> anyhow::Result<()> {

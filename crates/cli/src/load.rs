@@ -105,7 +105,8 @@ impl Reader {
                     trace.meta.host, trace.meta.kernel
                 ));
             }
-            _ if trace.meta.is_named => {}
+            _ if trace.meta.is_named && self.debuginfod.is_empty() => {}
+            _ if trace.meta.is_named => self.local_symbolizer().resolve_by_build_id(trace),
             // Where the source says which machine and kernel it was, and they are these.
             _ if !trace.meta.kernel.is_empty() && is_this_machine(trace) => {
                 self.local_symbolizer().resolve(trace);

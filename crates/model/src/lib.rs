@@ -76,7 +76,7 @@ pub use machine::{
     Pressure, Reading, Throttling,
 };
 pub use marks::{MARK_PROVIDER, MarkEvent};
-pub use meta::{Format, Lack, Meta, Origin, System};
+pub use meta::{Format, Lack, MAX_SAMPLE_PERIOD_NS, Meta, Origin, System};
 pub use modules::{CUT, Module, ModuleKind, Modules};
 pub use provider_events::{EventHead, EventKind, KindId, ProviderEvents, ValueMap};
 pub use save::{SaveReason, Suppressed, TriggerHit};

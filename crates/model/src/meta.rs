@@ -145,6 +145,9 @@ pub enum Origin {
     SessionStart,
 }
 
+/// The longest time between two CPU samples that a file can claim, so that sums of them fit.
+pub const MAX_SAMPLE_PERIOD_NS: u64 = 60_000_000_000;
+
 /// Facts about the recording, as far as the file has them; empty text or 0 where it does not.
 #[derive(Clone, Debug, Default)]
 pub struct Meta {
@@ -158,7 +161,7 @@ pub struct Meta {
     pub counts_losses: bool,
     /// What the source cannot tell; in order, each once.
     pub lacks: Vec<Lack>,
-    /// True if code was named when the file was written: this machine's files know no more.
+    /// True if code was named on the machine that was recorded, as far as its files could.
     pub is_named: bool,
     /// True if the recorder notes signals and requests to disks, too.
     pub notes_facts: bool,

@@ -5,34 +5,44 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warnings {
     messages: Vec<(String, u64)>,
+    /// How many more there were.
+    more: u64,
 }
+
+/// Maximum number of different messages.
+const MAX_MESSAGES: usize = 1_000;
 
 impl Warnings {
     /// Adds a message, or counts it once more.
     pub fn add(&mut self, message: impl Into<String>) {
-        let message = message.into();
+        self.add_times(message.into(), 1);
+    }
+
+    fn add_times(&mut self, message: String, times: u64) {
+        let has_place = self.messages.len() < MAX_MESSAGES;
         match self.messages.iter_mut().find(|(known, _)| *known == message) {
-            Some((_, count)) => *count += 1,
-            None => self.messages.push((message, 1)),
+            Some((_, count)) => *count += times,
+            None if has_place => self.messages.push((message, times)),
+            None => self.more += times,
         }
     }
 
     /// Adds all of `other`.
     pub fn merge(&mut self, other: Self) {
         for (message, count) in other.messages {
-            match self.messages.iter_mut().find(|(known, _)| *known == message) {
-                Some((_, known)) => *known += count,
-                None => self.messages.push((message, count)),
-            }
+            self.add_times(message, count);
         }
+        self.more += other.more;
     }
 
     /// The messages in the order of their first appearance, with the count of repeated ones.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        self.messages.iter().map(|(message, count)| match count {
+        let lines = self.messages.iter().map(|(message, count)| match count {
             1 => message.clone(),
             n => format!("{message} (×{n})"),
-        })
+        });
+        let more = (self.more > 0).then(|| format!("{} more warnings", self.more));
+        lines.chain(more)
     }
 
     /// Changes each message.

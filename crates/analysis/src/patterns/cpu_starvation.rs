@@ -31,7 +31,10 @@ pub(super) fn detect_of_helper(case: &Case<'_>) -> Option<Finding> {
 
 /// Of the threads that the victim waited for, the one that longest wanted a CPU meanwhile; how long.
 fn most_starved_helper(case: &Case<'_>) -> Option<(ThreadId, u64)> {
-    case.most_of(|piece, hop| hop.is_some() && piece.cause == Cause::WaitedForCpu)
+    let victim = case.candidate.victim;
+    case.most_of(|piece, hop| {
+        hop.is_some() && piece.thread != victim && piece.cause == Cause::WaitedForCpu
+    })
 }
 
 fn was_runnable(case: &Case<'_>, who: impl Into<Sentence>, thread: ThreadId, ns: u64) -> Sentence {

@@ -21,7 +21,7 @@ use crate::report::{Report, details};
 use packets::Packets;
 use std::io::{self, Write};
 use unhitch_model::units::count;
-use unhitch_model::{Recorded, System, Thread};
+use unhitch_model::{Policy, Recorded, System, Thread};
 
 /// Writes a trace.
 ///
@@ -63,12 +63,21 @@ pub(crate) fn export(
         );
     }
     let contentions = trace.contentions.range(job.selection.window).len() as u64;
-    let ranked = |thread: &Thread| thread.policy.is_some() || thread.nice.is_some();
-    let ranked = trace.threads.iter().filter(|(_, thread)| ranked(thread)).count() as u64;
-    let earlier = trace.earlier_waits.len() as u64;
+    let is_ranked = |thread: &Thread| {
+        thread.policy.is_some_and(|policy| policy != Policy::Other)
+            || thread.nice.is_some_and(|nice| nice != 0)
+    };
+    let ranked = trace
+        .threads
+        .iter()
+        .filter(|&(id, thread)| !id.is_idle() && job.selection.has(&[id]) && is_ranked(thread));
+    let ranked = ranked.count() as u64;
+    let earlier = trace.earlier_waits.iter().filter(|wait| job.selection.has(&[wait.thread]));
+    let earlier = earlier.count() as u64;
     let mut no_place = vec![
         (contentions, "lock event", "lock events"),
-        (stacks.cpu_left_out, "CPU sample without a stack", "CPU samples without a stack"),
+        (stacks.cpu_without_stack, "CPU sample without a stack", "CPU samples without a stack"),
+        (stacks.cpu_idle, "sample of an idle CPU", "samples of idle CPUs"),
         (ranked, "scheduling policy of a thread", "scheduling policies of threads"),
         (earlier, "wait that began before the recording", "waits that began before the recording"),
     ];

@@ -19,8 +19,10 @@ use unhitch_model::{StackId, ThreadId, Time};
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Written {
     pub(super) cpu: u64,
-    /// CPU samples that are left out: they have no stack, or show an idle CPU.
-    pub(super) cpu_left_out: u64,
+    /// CPU samples that are left out because they have no stack.
+    pub(super) cpu_without_stack: u64,
+    /// CPU samples that are left out because they show an idle CPU.
+    pub(super) cpu_idle: u64,
     pub(super) waits: u64,
     pub(super) wakes: u64,
     /// Waits without a stack, which are left out, and their time.
@@ -46,6 +48,7 @@ pub(super) fn write(
         progress.step();
         let of = &trace.samples;
         if of.stack[sample].is_empty() {
+            written.cpu_without_stack += 1;
             continue;
         }
         let at = Some(of.cpu[sample]);
@@ -56,7 +59,7 @@ pub(super) fn write(
 
     let selected = trace.samples.range(job.selection.window);
     let selected = selected.filter(|&row| job.selection.has(&[trace.samples.thread[row]]));
-    written.cpu_left_out = selected.count() as u64 - written.cpu;
+    written.cpu_idle = selected.count() as u64 - written.cpu - written.cpu_without_stack;
 
     let source = (Sequence::Wakes, "unhitch.wake", "wait ended");
     let mut wake_stacks = Source::new(job, &frames, packets, source);

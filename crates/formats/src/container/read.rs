@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::io::{Cursor, Read, Seek};
 use unhitch_model::{
-    CpuSpan, Format, FutexWait, Holder, Loss, NameId, Policy, Thread, ThreadId, Time, Trace,
-    Warnings, Window, units,
+    CpuSpan, Format, FutexWait, Holder, Loss, MAX_SAMPLE_PERIOD_NS, NameId, Policy, Thread,
+    ThreadId, Time, Trace, Warnings, Window, units,
 };
 use zip::{ZipArchive, result::ZipError};
 
@@ -289,7 +289,7 @@ fn apply_meta(meta: ContainerMeta, trace: &mut Trace) {
         (meta.producer, meta.host, meta.kernel, meta.arch);
     (facts.cpus, facts.memory_bytes) = (meta.cpus, meta.memory_bytes);
     facts.epoch_ns = meta.epoch_ns.map(i128::from).or(facts.epoch_ns);
-    facts.sample_period_ns = meta.sample_period_ns;
+    facts.sample_period_ns = meta.sample_period_ns.min(MAX_SAMPLE_PERIOD_NS);
     facts.recorder = recorder;
     facts.only_pid = meta.recorder["only_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     let window =

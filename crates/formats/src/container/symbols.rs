@@ -95,14 +95,14 @@ impl SymbolFile {
         }
         for (id, module) in trace.modules.iter() {
             let mut frames = by_module.remove(&id).unwrap_or_default();
-            if frames.is_empty() && trace.modules.build_id(id).is_empty() {
-                continue;
-            }
             frames.sort_unstable();
             let named_from = match module.build_id.is_empty() {
                 true => hex(trace.modules.build_id(id)),
                 false => String::new(),
             };
+            if frames.is_empty() && named_from.is_empty() {
+                continue;
+            }
             file.modules.push(NamedModule {
                 path: trace.name(module.path).to_owned(),
                 kind: module.kind.into(),

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::tracepoint::{EventFormat, Field};
 use rustc_hash::FxHashMap;
-use unhitch_model::Warnings;
+use unhitch_model::{MAX_SAMPLE_PERIOD_NS, Warnings};
 
 /// The fields of `sched:sched_switch`.
 pub(crate) struct SwitchFields {
@@ -246,12 +246,13 @@ fn clock_role<'a>(
 
 fn sample_period_ns(attr: &EventAttr) -> u64 {
     let is_clock = attr.kind == attr::TYPE_SOFTWARE;
-    match attr.sample_period {
+    let nanos = match attr.sample_period {
         0 => 0,
         hertz if attr.has(flag::FREQ) => 1_000_000_000 / hertz,
         nanos if is_clock => nanos,
         _ => 0,
-    }
+    };
+    nanos.min(MAX_SAMPLE_PERIOD_NS)
 }
 
 /// What a sample of the tracepoint `name` becomes. `has_waking`: `sched_waking` was recorded, too.

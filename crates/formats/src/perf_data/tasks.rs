@@ -7,6 +7,7 @@
 use super::side_band::{SideBand, Timed};
 use crate::cursor::until_nul;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use unhitch_model::{Process, ProcessId, Strings, Thread, ThreadId, Threads, Time};
 
 /// An event in a thread's life, from a tracepoint.
@@ -104,8 +105,15 @@ pub(crate) fn build(
     for &(_, tid, _) in &hints.owners {
         builder.existing(tid);
     }
+    let mut hinted = BTreeSet::new();
     for &(time, tid, name) in &hints.names {
-        builder.name_by_hint(Time::from_nanos(time), tid, &name);
+        hinted.extend(builder.name_by_hint(Time::from_nanos(time), tid, &name));
+    }
+    for id in hinted {
+        if let Some(thread) = builder.threads.get_mut(id) {
+            thread.names.sort_by_key(|(time, _)| *time);
+            thread.names.dedup_by_key(|(_, name)| *name);
+        }
     }
     builder.threads
 }
@@ -320,20 +328,17 @@ impl Builder<'_> {
         }
     }
 
-    fn name_by_hint(&mut self, time: Time, tid: u32, name: &[u8; 16]) {
+    /// Adds a name behind the others. Returns the thread, if that needs it.
+    fn name_by_hint(&mut self, time: Time, tid: u32, name: &[u8; 16]) -> Option<ThreadId> {
         self.existing(tid);
-        let Some(id) = self.threads.at(tid, time) else { return };
+        let id = self.threads.at(tid, time)?;
         let text = until_nul(name);
         if self.flags[id.index()] & NAMED != 0 || text.is_empty() {
-            return;
+            return None;
         }
         let name = self.strings.intern(&String::from_utf8_lossy(text));
-        let Some(thread) = self.threads.get_mut(id).filter(|thread| thread.tid != 0) else {
-            return;
-        };
-        let later = thread.names.partition_point(|(from, _)| *from <= time);
-        if later == 0 || thread.names[later - 1].1 != name {
-            thread.names.insert(later, (time, name));
-        }
+        let thread = self.threads.get_mut(id).filter(|thread| thread.tid != 0)?;
+        thread.names.push((time, name));
+        Some(id)
     }
 }

@@ -12,7 +12,7 @@ use crate::import::builder::{At, Import};
 use crate::import::frames::Frames;
 use crate::import::unpack::Budget;
 use rustc_hash::FxHashMap;
-use unhitch_model::{Format, Lack, Meta, Trace};
+use unhitch_model::{Format, Lack, MAX_SAMPLE_PERIOD_NS, Meta, Trace};
 
 /// Reads a trace. `release` is called with each part of `bytes` that is no longer needed.
 pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
                 About::Cpu => {
                     import.sample(At { time, cpu, stack }, tid);
                     if self.meta.sample_period_ns == 0 {
-                        self.meta.sample_period_ns = weight_ns;
+                        self.meta.sample_period_ns = weight_ns.min(MAX_SAMPLE_PERIOD_NS);
                     }
                 }
                 About::Leave => import.late_stacks.left(time, tid, stack),

@@ -2,7 +2,7 @@
 //! with facts for which Perfetto has no field.
 
 use super::wire::Value;
-use unhitch_model::{CpuSpan, Lack, Loss, Time, Trace, Window};
+use unhitch_model::{CpuSpan, Lack, Loss, MAX_SAMPLE_PERIOD_NS, Time, Trace, Window};
 
 /// The facts, as far as the file has them.
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl Recording {
             let entries = entries.take(MAX_ENTRIES);
             let texts = entries.clone().filter_map(|entry| Some(last(entry, 6)?.text()));
             match name {
-                b"sample_period_ns" => self.sample_period_ns = number,
+                b"sample_period_ns" => self.sample_period_ns = number.min(MAX_SAMPLE_PERIOD_NS),
                 b"clock_id" => self.clock_id = u32::try_from(number).ok(),
                 b"lacks" => {
                     let lack = |name: String| Lack::ALL.into_iter().find(|it| it.name() == name);
