@@ -11,6 +11,7 @@ use crate::{load, python, selection};
 use anyhow::{Context, bail};
 use std::io::{ErrorKind, IsTerminal, Write, stderr};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use unhitch_analysis::Analysis;
 use unhitch_export::{Format, Job, Of, Progress};
@@ -64,7 +65,7 @@ fn export_file(
     };
     line.clear();
     note_warnings(&trace);
-    remove_when_stopped(path)?;
+    let stop = remove_when_stopped(path)?;
     let mut file = NewFile::create(path, Readers::Owner, existing)?;
     let written = match format {
         None => {
@@ -78,6 +79,7 @@ fn export_file(
     let written = written.and_then(|notes| file.flush().map(|()| notes).map_err(full_disk));
     line.clear();
     let notes = written.with_context(|| visible_path(path))?;
+    let _uninterrupted = stop.lock();
     match file.publish() {
         Err(Error::Exists(_)) => bail!(exists(path)),
         result => drop(result?),
@@ -147,7 +149,7 @@ impl Drop for ProgressLine {
 
 /// Ctrl-C and SIGTERM leave no incomplete file behind.
 #[cfg(target_os = "linux")]
-fn remove_when_stopped(path: &Path) -> anyhow::Result<()> {
+fn remove_when_stopped(path: &Path) -> anyhow::Result<Arc<Mutex<()>>> {
     let partial = NewFile::temporary(path);
     crate::signals::exit_after(move || {
         let _ = std::fs::remove_file(partial);
@@ -156,8 +158,8 @@ fn remove_when_stopped(path: &Path) -> anyhow::Result<()> {
 
 /// Elsewhere, what Ctrl-C leaves keeps the name `.partial`.
 #[cfg(not(target_os = "linux"))]
-fn remove_when_stopped(_: &Path) -> anyhow::Result<()> {
-    Ok(())
+fn remove_when_stopped(_: &Path) -> anyhow::Result<Arc<Mutex<()>>> {
+    Ok(Arc::default())
 }
 
 /// Refuses options that the format does not have.

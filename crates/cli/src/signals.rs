@@ -5,8 +5,8 @@ use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long an orderly exit may take, so that the program ends within a second of the signal.
@@ -43,12 +43,15 @@ pub fn force_exit_after_timeout() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// At Ctrl-C or SIGTERM, calls `clean_up` and exits, whatever the program is doing then.
+/// At Ctrl-C or SIGTERM, calls `clean_up` and exits, whatever the program is doing then; while it
+/// holds the returned lock, not before it lets that go.
 ///
 /// *Why a flag that is looked at*: programs that read traces may not make sockets or pipes.
-pub fn exit_after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+pub fn exit_after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<Arc<Mutex<()>>> {
     const PAUSE: Duration = Duration::from_millis(50);
     let received = Arc::new(AtomicUsize::new(0));
+    let busy = Arc::new(Mutex::new(()));
+    let is_busy = Arc::clone(&busy);
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_usize(signal, Arc::clone(&received), signal as usize)
             .context("cannot handle signals")?;
@@ -60,10 +63,11 @@ pub fn exit_after(clean_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()
                 signal => break signal,
             }
         };
+        let _never_released = is_busy.lock();
         clean_up();
         std::process::exit(128 + signal as i32);
     })?;
-    Ok(())
+    Ok(busy)
 }
 
 /// A flag set by SIGUSR2.

@@ -160,7 +160,11 @@ fn link(temporary: &Path, path: &Path) -> Result<(), Error> {
     };
     match fs::hard_link(temporary, path) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists_or(error)),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) =>
+        {
+            Err(exists_or(error))
+        }
         // A file system without hard links: claim the name with an empty file, then replace that.
         Err(_) => {
             create(path, Readers::Owner, File::options().write(true)).map_err(exists_or)?;

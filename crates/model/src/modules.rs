@@ -42,9 +42,9 @@ pub enum ModuleKind {
     /// the function in the file, from 1, in the upper 32 bits, and the line in the lower; 0 if the
     /// function is not known, and then the path says why.
     Script,
-    /// A file of which a foreign trace has the functions, but not where it was mapped. Offsets are the
-    /// number of the function in the file, from 1, in the upper 32 bits, and the offset in the
-    /// function in the lower.
+    /// A file of which a foreign trace has the functions, but not where it was mapped. Offsets are
+    /// 2^62, plus the number of the function in the file, from 1, in the upper 32 bits, and the offset
+    /// in the function in the lower. Those of code without a name are avmas.
     Named,
     /// Not code: the place where a stack was cut. The next recorded address lies in no executable
     /// mapping of its process, so it is not a return address, and what follows it is meaningless.

@@ -71,7 +71,7 @@ pub(crate) enum Missing {
     Damaged,
     /// The file at the path is another build than the recorded one.
     OtherBuild,
-    /// No build id proves that it is the recorded one, and the file was written after the
+    /// No build id proves that it is the recorded one, and the file was written or replaced after the
     /// recording.
     WrittenSince,
     /// No symbol table and no debug file.
@@ -149,8 +149,8 @@ pub(crate) struct Module {
 
 impl Module {
     /// Reads the file at `path`, or the running kernel's vdso. If both have a build id it must be
-    /// the recorded one; otherwise the file must not have been written since the recording. If it
-    /// is not the recorded one, a server may have that.
+    /// the recorded one; otherwise the file must not have been written or replaced since the
+    /// recording. If it is not the recorded one, a server may have that.
     pub(crate) fn open(
         path: &str,
         recorded: RecordedFile<'_>,
@@ -352,7 +352,7 @@ impl Module {
             .find(|(_, elf)| elf.dwarf_bytes > 0)
     }
 
-    /// That of the file; empty if it has none.
+    /// The build id of the file; empty if it has none.
     pub(crate) fn build_id(&self) -> &[u8] {
         &self.elf.build_id
     }

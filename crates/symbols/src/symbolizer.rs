@@ -93,8 +93,8 @@ struct Job {
     frames: Frames,
     module: Option<Module>,
     names: Vec<Functions>,
-    /// That of the file that the names are from.
-    build_id: Vec<u8>,
+    /// The build id of the file that was read; empty if it has none.
+    named_from: Vec<u8>,
     missing: Option<Missing>,
 }
 
@@ -197,7 +197,7 @@ impl Symbolizer {
         self.drop_unused();
     }
 
-    /// Names frames in files whose build id was recorded, from the same builds here or on a server.
+    /// Names frames in files whose build id is known, from the same builds here or on a server.
     /// Names nothing else, so the trace may be from any machine. The recording has warned about
     /// frames that it could not name, so this does not.
     pub fn resolve_by_build_id(&mut self, trace: &mut Trace) {
@@ -328,8 +328,8 @@ impl Symbolizer {
             for (&frame, functions) in job.frames.ids.iter().zip(&job.names) {
                 set_functions(trace, frame, functions);
             }
-            if job.key.1.is_empty() && !job.build_id.is_empty() {
-                trace.modules.set_named_from(job.id, job.build_id);
+            if job.key.1.is_empty() && !job.named_from.is_empty() {
+                trace.modules.set_named_from(job.id, job.named_from);
             }
             if let Some(why) = job.missing {
                 miss(why, &job.key.0);
@@ -365,7 +365,7 @@ impl Job {
         match known.map_or_else(|| Module::open(&self.key.0, recorded, resources), Ok) {
             Ok(mut module) => {
                 (self.names, self.missing) = module.name(&self.frames.offsets, resources);
-                self.build_id = module.build_id().to_vec();
+                self.named_from = module.build_id().to_vec();
                 self.module = module.keep(resources);
             }
             Err(why) => self.missing = Some(why),

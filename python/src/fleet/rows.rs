@@ -13,6 +13,7 @@ use arrow_schema::{DataType, Field, Schema};
 use std::sync::Arc;
 use unhitch_analysis::Stall;
 use unhitch_analysis::table::{Kind, NOTHING, TypedColumn, Words};
+use unhitch_model::units::hex;
 use unhitch_model::{ModuleKind, SaveReason, Trace};
 
 /// Maximum waits of a recording that `wait_patterns` keeps: those with the longest sums.
@@ -188,8 +189,7 @@ fn programs(opened: &Opened, trace_id: &str) -> Rows {
         .filter(|(_, build_id)| !build_id.is_empty())
         .map(|(module, build_id)| {
             let name = module.kind.file_name(trace.name(module.path));
-            let digits = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-            (name.to_owned(), digits)
+            (name.to_owned(), hex(build_id))
         })
         .collect();
     all.sort_unstable();

@@ -200,8 +200,7 @@ impl Import {
         for (what, count) in self.left_out.into_iter().filter(|(_, count)| *count > 0) {
             trace.warnings.add(format!("left out {}", units::plural(count, what)));
         }
-        let told = !lacks.contains(&Lack::WakeContexts);
-        if !told && contexts::from_stacks(&mut trace) {
+        if lacks.contains(&Lack::WakeContexts) && contexts::from_stacks(&mut trace) {
             lacks.retain(|lack| *lack != Lack::WakeContexts);
         }
         say_what_it_lacks(&mut trace, lacks);

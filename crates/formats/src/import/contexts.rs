@@ -5,10 +5,15 @@ use rustc_hash::FxHashMap;
 use unhitch_model::{StackId, Trace, WakeFlags};
 
 /// How the names of functions begin with which the kernel enters an interrupt's context.
-const CONTEXTS: [(&str, WakeFlags); 16] = [
+const CONTEXTS: [(&str, WakeFlags); 20] = [
     // Softirqs, which run at the end of interrupts, or where a thread lets them.
     ("__do_softirq", WakeFlags::SOFTIRQ),
     ("handle_softirqs", WakeFlags::SOFTIRQ),
+    // On every machine: devices, timers, and other CPUs.
+    ("__handle_irq_event_percpu", WakeFlags::HARDIRQ),
+    ("hrtimer_interrupt", WakeFlags::HARDIRQ),
+    ("irq_work_run", WakeFlags::HARDIRQ),
+    ("generic_smp_call_function_", WakeFlags::HARDIRQ),
     // x86.
     ("asm_sysvec_", WakeFlags::HARDIRQ),
     ("sysvec_", WakeFlags::HARDIRQ),

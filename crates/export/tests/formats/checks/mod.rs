@@ -91,9 +91,8 @@ impl Stacks {
         let known = table.by_stack();
         let mut sums = BTreeMap::<_, (u64, u64)>::new();
         for (stack, of) in self.by_stack() {
-            let inner = (0..stack.len()).map(|outer| &stack[outer..]);
-            let shown =
-                inner.into_iter().find(|inner| known.contains_key(*inner)).unwrap_or(&stack);
+            let mut inner = (0..stack.len()).map(|outer| &stack[outer..]);
+            let shown = inner.find(|inner| known.contains_key(*inner)).unwrap_or(&stack);
             let sum = sums.entry(shown.to_vec()).or_default();
             *sum = (sum.0 + of.0, sum.1 + of.1);
         }

@@ -76,6 +76,9 @@ pub(super) fn read<'a>(
             };
             let first = from.u64().ok_or_else(|| at(&from))?;
             version_7(bytes, first, packing, &mut header, budget)?;
+            if !header.buffers_clock.is_empty() {
+                header.clock = std::mem::take(&mut header.buffers_clock);
+            }
             Ok((header, packing))
         }
         other => Err(Error::Unsupported(format!(
@@ -253,9 +256,6 @@ fn buffer<'a>(bytes: &'a [u8], data: &[u8], header: &mut Header<'a>) -> Option<B
     let at = from.u64()?;
     let _name = from.c_str()?;
     let clock = String::from_utf8_lossy(from.c_str()?).into_owned();
-    if header.clock.is_empty() {
-        header.clock = clock;
-    }
     let page_size = from.u32()? as usize;
     let flags = section(bytes, at).map_or(0, |(flags, _)| flags);
     let mut buffer = Buffer { page_size, is_packed: flags & IS_PACKED != 0, cpus: Vec::new() };
@@ -265,6 +265,9 @@ fn buffer<'a>(bytes: &'a [u8], data: &[u8], header: &mut Header<'a>) -> Option<B
         let len = if buffer.is_packed { u64::MAX } else { len };
         let part = part(bytes, at, len);
         buffer.cpus.extend(u16::try_from(cpu).ok().zip(part));
+    }
+    if !buffer.cpus.is_empty() && header.buffers_clock.is_empty() {
+        header.buffers_clock = clock;
     }
     Some(buffer)
 }

@@ -16,6 +16,8 @@ pub(super) struct Header<'a> {
     pub names: Vec<(u32, String)>,
     pub cpus: u32,
     pub clock: String,
+    /// The clock of the buffers that hold the events, where they have one of their own.
+    pub buffers_clock: String,
     /// Host, kernel and machine, as `uname(1)` prints them.
     pub uname: String,
     pub version: String,
