@@ -28,7 +28,7 @@ pub fn check(analysis: &Analysis<'_>) {
     }
     let tables = Tables::of(analysis);
     let mut expected = BTreeMap::<u64, Sums>::new();
-    for (of, is_cpu) in [(Of::Cpu, true), (Of::Waits, false)] {
+    for is_cpu in [true, false] {
         let (table, stack, ns) = match is_cpu {
             true => ("samples", "stack", "weight_ns"),
             false => ("waits", "wait_stack", "waited_ns"),
