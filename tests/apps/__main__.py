@@ -125,7 +125,7 @@ def examine(hang, options, output):
         elif not (folder / "truth.json").exists():
             raise Missing("there is no trace")
         result |= ask(hang, options.unhitch.resolve(), folder)
-    except Missing as reason:
+    except (Missing, ImportError) as reason:
         result["skipped"] = str(reason)
     return result
 
