@@ -13,14 +13,14 @@ fn skipped(reason: &str) {
     let _ = writeln!(stderr(), "SKIPPED {TEST}: {reason}");
 }
 
-/// Builds a program that computes for 300 ms in a function of that name. Without a build id, nothing
+/// Builds a program that computes so long in a function of that name. Without a build id, nothing
 /// else tells one build from the other.
-fn build(function: &str, program: &Path) -> bool {
+fn build(function: &str, ms: u32, program: &Path) -> bool {
     let source = program.with_extension("c");
     let text = format!(
         "#include <time.h>\n\
          __attribute__((noinline)) void {function}(void) {{\n\
-             while (clock() < 300 * CLOCKS_PER_SEC / 1000) {{}}\n\
+             while (clock() < {ms} * CLOCKS_PER_SEC / 1000) {{}}\n\
          }}\n\
          int main(void) {{ {function}(); return 0; }}\n"
     );
@@ -34,13 +34,23 @@ fn build(function: &str, program: &Path) -> bool {
 
 #[test]
 fn live_a_program_that_is_built_anew_is_named_by_its_own_build() {
+    // The old one has ended, or it still runs when the new one has ended.
+    for (first_ms, then) in [(300, ";"), (2_000, "&")] {
+        each_is_named_by_its_own_build(first_ms, then);
+    }
+}
+
+fn each_is_named_by_its_own_build(first_ms: u32, then: &str) {
     let folder = tempfile::tempdir_in("/var/lib").or_else(|_| tempfile::tempdir()).unwrap();
     let path = |name: &str| folder.path().join(name);
     let (program, new, trace) = (path("program"), path("new"), path("trace.hitch"));
-    if !build("first_build", &program) || !build("second_build", &new) {
+    if !build("first_build", first_ms, &program) || !build("second_build", 300, &new) {
         return skipped("there is no C compiler");
     }
-    let run = format!("cd {}; ./program; mv new program; ./program", folder.path().display());
+    let run = format!(
+        "cd {}; ./program {then} sleep 0.2; mv new program; ./program",
+        folder.path().display()
+    );
     let recorded = Command::new(env!("CARGO_BIN_EXE_unhitch"))
         .args(["record", "-o"])
         .arg(&trace)

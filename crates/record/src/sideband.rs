@@ -260,19 +260,18 @@ impl SidebandLog {
         records
     }
 
-    /// The files that live processes have mapped.
+    /// The files that processes have mapped, also those that exited recently.
     pub(crate) fn mappings(&self) -> impl Iterator<Item = MappedFile> {
-        let living = self
-            .processes
-            .iter()
-            .filter_map(|(&pid, incarnations)| Some((pid, incarnations.last()?)));
-        living.filter(|(_, process)| process.exited.is_none()).flat_map(|(pid, process)| {
+        let all = self.processes.iter().flat_map(|(&pid, incarnations)| {
+            incarnations.iter().map(move |process| (pid, process))
+        });
+        all.flat_map(|(pid, process)| {
             process.maps().filter_map(move |record| {
                 let RecordKind::Map { start_avma, len } = record.kind else { return None };
                 let path = record.path().filter(|path| path.starts_with(b"/"))?;
                 let path = PathBuf::from(OsStr::from_bytes(path));
-                let (time, file) = (record.time, record.file());
-                Some(MappedFile { pid, start_avma, len, path, time, file })
+                let (time, file, is_live) = (record.time, record.file(), process.exited.is_none());
+                Some(MappedFile { pid, start_avma, len, path, time, file, is_live })
             })
         })
     }

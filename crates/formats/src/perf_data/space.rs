@@ -57,7 +57,9 @@ impl Spaces {
                     spaces.kernel.push(mapping(&map, *time, kernel, trace));
                 }
                 SideBand::Mmap(map) if map.executable => {
-                    let module = module(&map, build_ids, &newest, trace);
+                    let known = known_file(&map, *time);
+                    let is_other = known.is_some_and(|file| newest.get(map.path) != Some(&file));
+                    let module = module(&map, build_ids, is_other, trace);
                     spaces.map(map.pid, mapping(&map, *time, module, trace));
                 }
                 _ => {}
@@ -167,10 +169,17 @@ fn kernel_module(
 /// By path: the file that was mapped last, of those that are told apart by device and inode.
 fn newest_files<'a>(side_band: &[Timed<'a>]) -> FxHashMap<&'a [u8], FileId> {
     let files = side_band.iter().filter_map(|timed| match timed.record {
-        SideBand::Mmap(map) if map.executable && map.file.inode != 0 => Some((map.path, map.file)),
+        SideBand::Mmap(map) if map.executable => Some((map.path, known_file(&map, timed.time)?)),
         _ => None,
     });
     files.collect()
+}
+
+/// The file of a mapping, if it can be compared. What existed before the recording was read from
+/// `/proc/PID/maps`, whose numbers are those of the kernel's records only on disks.
+fn known_file(map: &Mmap<'_>, time: Time) -> Option<FileId> {
+    let by_kernel = time != Time::ZERO && map.file.inode != 0;
+    (by_kernel || map.file.is_on_disk()).then_some(map.file)
 }
 
 /// What follows the path of a file that was at a path before another one, or in another container.
@@ -181,7 +190,7 @@ const OTHER_FILE: &str = " (another file)";
 fn module(
     map: &Mmap<'_>,
     build_ids: &FxHashMap<Vec<u8>, Vec<u8>>,
-    newest: &FxHashMap<&[u8], FileId>,
+    is_other: bool,
     trace: &mut Trace,
 ) -> ModuleId {
     if is_anonymous(map.path) {
@@ -192,8 +201,7 @@ fn module(
         id => id.to_vec(),
     };
     let mut path = String::from_utf8_lossy(map.path);
-    let is_newest = newest.get(map.path).is_none_or(|newest| *newest == map.file);
-    if build_id.is_empty() && map.file.inode != 0 && !is_newest {
+    if build_id.is_empty() && is_other {
         path += OTHER_FILE;
     }
     let path = trace.strings.intern(&path);
@@ -241,4 +249,48 @@ fn anonymous_module(pid: u32, trace: &mut Trace) -> ModuleId {
 fn anonymous_frame(pid: u32, avma: u64, trace: &mut Trace) -> FrameId {
     let module = anonymous_module(pid, trace);
     trace.stacks.intern_frame(Frame { module, offset: avma })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mapping of `/app` by that time, of the inode on a device of that major number.
+    fn mapped<'a>(ms: u64, major: u32, inode: u64) -> Timed<'a> {
+        let file = FileId { major, minor: 0, inode };
+        let map = Mmap {
+            pid: 1,
+            start_avma: 0x1000 * (inode + 1),
+            len: 0x1000,
+            file_offset: 0,
+            path: b"/app",
+            build_id: &[],
+            file,
+            kernel: false,
+            executable: true,
+        };
+        let time = Time::from_nanos(ms * 1_000_000);
+        Timed { time, cpu: None, record: SideBand::Mmap(map) }
+    }
+
+    fn paths(side_band: &[Timed<'_>]) -> Vec<String> {
+        let mut trace = Trace::default();
+        Spaces::new(side_band, &FxHashMap::default(), &mut trace);
+        let files = trace.modules.iter().filter(|(_, module)| module.kind == ModuleKind::File);
+        files.map(|(_, module)| trace.name(module.path).to_owned()).collect()
+    }
+
+    #[test]
+    fn two_files_at_a_path_are_told_apart_only_where_their_numbers_can_be_compared() {
+        let both = ["/app (another file)", "/app"];
+        assert_eq!(paths(&[mapped(0, 8, 1), mapped(5, 8, 1)]), ["/app"]);
+        assert_eq!(paths(&[mapped(0, 8, 1), mapped(5, 8, 2)]), both, "rebuilt on a disk");
+        assert_eq!(paths(&[mapped(3, 0, 1), mapped(5, 0, 2)]), both, "rebuilt on btrfs or tmpfs");
+        assert_eq!(
+            paths(&[mapped(0, 0, 1), mapped(5, 8, 7)]),
+            ["/app"],
+            "an overlay and its layer"
+        );
+        assert_eq!(paths(&[mapped(0, 0, 0), mapped(5, 8, 7)]), ["/app"], "not known");
+    }
 }

@@ -14,7 +14,7 @@ use unhitch_symbols::Wanted;
 /// Maximum number of mappings kept per file. More than one, because a process may exit meanwhile.
 const MAX_PER_FILE: usize = 4;
 
-/// A file that a live process has mapped.
+/// A file that a process has mapped.
 #[derive(Clone, Debug)]
 pub(crate) struct MappedFile {
     pub(crate) pid: u32,
@@ -24,6 +24,8 @@ pub(crate) struct MappedFile {
     /// When it was mapped.
     pub(crate) time: Time,
     pub(crate) file: FileId,
+    /// False if the process has exited.
+    pub(crate) is_live: bool,
 }
 
 /// A process that has a file mapped.
@@ -65,7 +67,8 @@ impl Programs {
             let newest = newest.get(without_deleted(&map.path));
             map.file.inode == 0 || newest.is_none_or(|newest| *newest == map.file)
         };
-        let programs = mappings.iter().filter(|map| is_newest(map)).map(|map| {
+        let usable = mappings.iter().filter(|map| map.is_live && is_newest(map));
+        let programs = usable.map(|map| {
             let &MappedFile { pid, start_avma, len, .. } = map;
             let user = users.get(&pid).copied();
             (without_deleted(&map.path).to_owned(), Program { pid, user, start_avma, len })
