@@ -4,9 +4,10 @@
 use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unhitch_model::{FrameId, KeptWait, ModuleKind, ThreadId, Time, Trace, WakeFlags};
 use unhitch_record::{EngineChoice, Extras, Options, Recorder, SaveTarget};
 
@@ -212,6 +213,84 @@ fn nap(left: u32) {
         0 => thread::sleep(Duration::from_micros(1500)),
         _ => std::hint::black_box(nap)(std::hint::black_box(left - 1)),
     }
+}
+
+/// A ring that has been overwritten many times has the stacks of what it holds, and the priorities of
+/// its threads, though both were written first in what is gone.
+#[test]
+fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
+    const NICE: i32 = 5;
+    /// How long a ring of this size lasts on a busy machine, and several times that on an idle one.
+    const HISTORY: Duration = Duration::from_secs(6);
+    let _alone = alone();
+    let mut options = Options::default();
+    (options.engine, options.stack_budget_ppm) = (EngineChoice::Bpf, 0);
+    options.ring_bytes_per_cpu = Some(1 << 20);
+    let test = "live_an_overwritten_ring_has_its_stacks_and_priorities";
+    let mut recorder = match Recorder::start(&options) {
+        Ok(recorder) => recorder,
+        Err(error) => {
+            let _ = writeln!(stderr(), "SKIPPED {test}: {error}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("overwritten.hitch");
+    let ended = AtomicBool::new(false);
+    let (there, back) = (mpsc::sync_channel(0), mpsc::sync_channel(0));
+    let overwritten = thread::scope(|scope| {
+        let goes_on = || !ended.load(Ordering::Relaxed);
+        for depth in 0..8 {
+            let nap = move || {
+                rustix::process::nice(NICE).unwrap();
+                while goes_on() {
+                    nap(depth);
+                }
+            };
+            thread::Builder::new().name("napper".to_owned()).spawn_scoped(scope, nap).unwrap();
+        }
+        // They fill the rings.
+        let ((ask, asked), (answer, answered)) = (there, back);
+        scope.spawn(move || while asked.recv().is_ok() && answer.send(()).is_ok() {});
+        scope.spawn(move || while goes_on() && ask.send(()).is_ok() && answered.recv().is_ok() {});
+        let begin = Instant::now();
+        let is_overwritten = |recorder: &mut Recorder| {
+            let started = recorder.status().cpus.iter().map(|cpu| cpu.held).collect::<Vec<_>>();
+            started.iter().all(|held| held.end.since(held.start) < HISTORY.as_nanos() as u64 / 2)
+        };
+        thread::sleep(HISTORY);
+        while !is_overwritten(&mut recorder) && begin.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(100));
+        }
+        let overwritten = is_overwritten(&mut recorder);
+        let prepared = recorder.snapshot().prepare(&Extras::default()).unwrap();
+        prepared.save(&SaveTarget::File(path.clone())).unwrap();
+        ended.store(true, Ordering::Relaxed);
+        overwritten
+    });
+    if !overwritten {
+        let _ = writeln!(stderr(), "SKIPPED {test}: the rings were not overwritten in a minute");
+        return;
+    }
+    let trace = unhitch_formats::open(&path).unwrap();
+    let (mut waits, mut without_stack) = (0, 0);
+    let switches = &trace.switches;
+    for at in 0..switches.len() {
+        let nice = |thread, prio| {
+            let is_napper = name_of(&trace, thread) == "napper";
+            assert!(!is_napper || prio == 120 + NICE as i16, "priority {prio} at {at}");
+            is_napper
+        };
+        let _ = nice(switches.next[at], switches.next_prio[at]);
+        let is_wait = !switches.prev_state[at].is_runnable();
+        if nice(switches.prev[at], switches.prev_prio[at]) && is_wait {
+            waits += 1;
+            without_stack += usize::from(trace.stacks.user_frames(switches.stack[at]).is_empty());
+        }
+    }
+    // The stacks of those in the oldest quarter may be gone.
+    assert!(waits >= 100, "{waits} waits");
+    assert!(without_stack * 5 <= waits, "{without_stack} of {waits} waits have no stack");
 }
 
 /// The recorder takes a stack that it remembers only if unwinding would give the same.

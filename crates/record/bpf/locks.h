@@ -26,8 +26,9 @@ struct glibc_mutex {
 	u32 users;
 	u32 kind;
 };
-// The value of a mutex that others wait for, in glibc (sysdeps/nptl/lowlevellock.h) and in Rust's
-// standard library (std/src/sys/sync/mutex/futex.rs).
+// The values of a mutex that is held, and of one that others wait for, too: in glibc
+// (sysdeps/nptl/lowlevellock.h) and in Rust's standard library (std/src/sys/sync/mutex/futex.rs).
+#define HELD 1
 #define CONTENDED 2
 // All type, protocol and elision bits.
 #define GLIBC_KINDS 0x3ff
@@ -39,9 +40,10 @@ static __always_inline bool in_syscall(struct pt_regs *regs)
 	return regs->cs == USER_CS && regs->cx == regs->ip;
 }
 
-// The thread that holds the lock that `regs` wait for; 0 if the lock does not say. The owner field
-// of something that is no mutex can hold anything, so all its other fields must be plausible.
-static __always_inline u32 lock_owner(struct pt_regs *regs)
+// The thread that holds the lock that `regs` wait for, or waited for until now: then whoever took it
+// since says so, and not yet that others wait. 0 if the lock does not say. The owner field of
+// something that is no mutex can hold anything, so all its other fields must be plausible.
+static __always_inline u32 lock_owner(struct pt_regs *regs, bool is_back)
 {
 	if (regs->orig_ax != SYS_FUTEX || !in_syscall(regs))
 		return 0;
@@ -57,7 +59,8 @@ static __always_inline u32 lock_owner(struct pt_regs *regs)
 	    (u32)regs->dx != CONTENDED ||
 	    bpf_probe_read_user(&mutex, sizeof(mutex), (void *)regs->di))
 		return 0;
-	bool is_mutex = mutex.lock == CONTENDED && mutex.users && !(mutex.kind & ~GLIBC_KINDS);
+	bool is_held = mutex.lock == CONTENDED || (is_back && mutex.lock == HELD);
+	bool is_mutex = is_held && mutex.users && !(mutex.kind & ~GLIBC_KINDS);
 	return is_mutex ? mutex.owner : 0;
 }
 

@@ -86,6 +86,7 @@ static __always_inline u32 state_of(bool preempt, u32 bits)
 
 // Priorities below this are those of real-time classes, which have no such quota.
 #define MIN_FAIR_PRIO 100
+#define USUAL_PRIO 120
 
 // Whether a thread that is runnable leaves because the quota of its control group is used up.
 static __always_inline bool is_throttled(struct task_struct *task)
@@ -117,18 +118,23 @@ static __always_inline void forget(struct task_slot *slot, u32 tid)
 {
 	__builtin_memset(slot, 0, sizeof(*slot));
 	slot->tid = tid;
-	slot->prio = -1;
+	slot->prio = UNKNOWN_PRIO;
 }
 
+#define PRIO_PERIOD(NOW) ((u16)((NOW) >> 28))
+
+// The ring overwrites what was written once, so that unusual ones are written again and again.
 static __always_inline void note_priority(struct cpu_ring *ring, u32 cpu, u64 now,
 					  struct task_slot *slot, u32 tid, s32 prio)
 {
-	struct priority_record *record = NEW_RECORD(ring, cpu, now, PRIORITY, 0, priority_record);
+	struct priority_record *record =
+		NEW_RECORD(ring, cpu, now, PRIORITY, PRIO_FLAGS(slot->prio), priority_record);
 	if (!record)
 		return;
 	record->tid = tid;
 	record->prio = prio;
 	slot->prio = prio;
+	slot->prio_period = PRIO_PERIOD(now);
 }
 
 // Another thread is on the CPU than the last switch said: a switch to or from some threads of init
@@ -192,7 +198,7 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 			slot->place = place_of(caller_of_schedule(slot->context), prev, slot->python);
 			known_place = find_place(slot->waits, slot->place);
 			if (!(prev->flags & PF_KTHREAD))
-				slot->owner = lock_owner((void *)bpf_task_pt_regs(prev));
+				slot->owner = lock_owner((void *)bpf_task_pt_regs(prev), false);
 		}
 	}
 	ring->pending_ns = 0;
@@ -201,7 +207,8 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 		s32 prio = next->prio;
 		if (slot->tid != coming)
 			forget(slot, coming);
-		if (slot->prio != prio)
+		if (slot->prio != prio ||
+		    (prio != USUAL_PRIO && slot->prio_period != PRIO_PERIOD(now)))
 			note_priority(ring, cpu, now, slot, coming, prio);
 		u64 left = slot->left_ns;
 		if (left) {
@@ -285,7 +292,7 @@ static __always_inline int came_on(void *ctx, struct task_struct *task, bool is_
 	u32 owner = slot ? slot->owner : 0;
 	if (!owner && called && was_blocked) {
 		// When the wait began, the owner may just have been letting go, and then be back first.
-		owner = lock_owner(regs);
+		owner = lock_owner(regs, true);
 		flags |= owner ? OWNER_AT_RETURN : 0;
 	}
 	struct wait_record *record = NEW_RECORD(ring, cpu, now, WAIT, flags, wait_record);

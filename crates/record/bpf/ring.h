@@ -63,7 +63,7 @@ struct task_slot {
 	u64 queued_ns; // it left its CPU, but stayed runnable; 0 if not
 	u64 blocked_ns; // how long it was blocked since a wait of it had a stack
 	u32 tid;
-	s32 prio; // as last written
+	s32 prio; // as last written; UNKNOWN_PRIO if it was not
 	u64 context; // where in its stack it left its CPU
 	u64 kernel_lock; // the address of the lock in the kernel that it waits for; 0 for none
 	u64 python; // its state in a Python interpreter, when it had a stack; 0 for none
@@ -73,7 +73,7 @@ struct task_slot {
 	u32 wakers[PLACES]; // where it was woken from when the waker's stack was taken
 	u8 next_wait; // of `waits`, to be replaced
 	u8 next_waker;
-	u16 unused;
+	u16 prio_period; // when its priority was last written, in PRIO_PERIODs
 	u32 blocked_us; // how long it was blocked since a wake-up of it had a stack
 };
 
@@ -126,7 +126,7 @@ enum kind {
 	WAKER = 3, // where the last `WAKING` of this CPU came from
 	SAMPLE = 4, // what `current` executed
 	REPAIR = 5, // another thread was on the CPU than the last switch said: `tid`
-	PRIORITY = 6, // the priority of `tid` is not what it was
+	PRIORITY = 6, // the priority of `tid`, where it changed; in each PRIO_PERIOD if it is unusual
 	DESCRIPTOR = 7, // what the thread of the last `WAIT` of this CPU waited for
 	FACT = 8, // something that happened, see `enum fact`
 };
@@ -148,6 +148,7 @@ struct stack_record {
 	u32 tgid; // the process whose addresses these are; 0 for the kernel's
 	u32 frames;
 	// u64 addresses[frames]
+	// u64 before: the position of the definition of this stack before this one; 0 if that is gone
 };
 
 // A stack is named by the position of its definition in the same ring, in words, low 32 bits; 0 for
@@ -189,6 +190,9 @@ struct repair_record {
 	u32 unused;
 };
 
+// Flags of a priority: what it was before, from 1; 0 if that is not known.
+#define PRIO_FLAGS(PRIO) ((PRIO) == UNKNOWN_PRIO ? 0 : (u32)(PRIO) + 2)
+#define UNKNOWN_PRIO -2 // deadline threads have -1
 struct priority_record {
 	u64 word;
 	u32 tid;

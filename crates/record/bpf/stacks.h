@@ -132,8 +132,9 @@ static __always_inline void spend(struct cpu_ring *ring, u64 since)
 
 // ---------------------------------------------------------------------------------- the stacks
 
-// Returns the position of the stack's last definition in the ring, in words; it is written anew if
-// that has been overwritten. 0 without a stack.
+// Returns the position of a definition of the stack in the ring, in words; 0 without a stack. It is
+// written anew each time the ring has gone a quarter on, and says where it was written before: so
+// what the ring holds finds its stacks in it, also when the ring has been overwritten many times.
 __noinline u32 define(struct scratch *scratch)
 {
 	if (!scratch)
@@ -153,26 +154,27 @@ __noinline u32 define(struct scratch *scratch)
 	struct known_stack *known = bpf_map_lookup_elem(&dictionary, &slot);
 	if (!known)
 		return 0;
-	// A block that is about to be overwritten counts as gone.
-	u64 held = (u64)(blocks_per_cpu - 1) * BLOCK_BYTES;
+	u64 quarter = (u64)blocks_per_cpu * BLOCK_BYTES / 4;
 	u64 position = *(volatile u64 *)&known->position;
-	if ((*(volatile u64 *)&known->check ^ position) == hash && position &&
-	    ring->head - position + 2 * MAX_RECORD_BYTES < held)
+	bool is_known = position && (*(volatile u64 *)&known->check ^ position) == hash;
+	if (is_known && ring->head - position < quarter)
 		return position / 8;
 
 	struct place at;
-	u32 len = sizeof(struct stack_record) + frames * 8;
+	u32 len = sizeof(struct stack_record) + (frames + 1) * 8;
 	if (!reserve(&at, ring, cpu, scratch->now, len, MAX_RECORD_BYTES))
 		return 0;
 	// As reserved; this is for the verifier.
 	u32 offset = at.offset, size = scratch->count * 8;
 	if (offset > BLOCK_BYTES - MAX_RECORD_BYTES || size > MAX_FRAMES * 8)
 		return 0;
-	struct stack_record *record = (void *)(at.block + offset);
-	record->word = LONG_WORD(at.delta_ns, STACK, len / 8, scratch->flags);
-	record->tgid = scratch->tgid;
-	record->frames = frames;
-	bpf_probe_read_kernel(at.block + offset + sizeof(*record), size, &scratch->frames[first]);
+	u8 *record = at.block + offset;
+	struct stack_record *header = (void *)record;
+	header->word = LONG_WORD(at.delta_ns, STACK, len / 8, scratch->flags);
+	header->tgid = scratch->tgid;
+	header->frames = frames;
+	bpf_probe_read_kernel(record + sizeof(*header), size, &scratch->frames[first]);
+	*(u64 *)(record + sizeof(*header) + size) = is_known ? position / 8 : 0;
 	known->position = at.position;
 	known->check = hash ^ at.position;
 	return at.position / 8;

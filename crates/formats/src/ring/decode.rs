@@ -7,7 +7,7 @@
 
 use super::facts;
 use super::layout;
-use super::segment::{self, Run, Segment, Taken};
+use super::segment::{self, Priority, Run, Segment, Taken};
 use super::sleepers::{self, Entry};
 use super::stacks::{Chain, Definition, Definitions};
 use crate::perf_data::rows::{EarlierWait, KeptWait, Row, Rows};
@@ -98,8 +98,8 @@ struct Decoder {
     waits: KeptStacks,
     wakers: KeptStacks,
     over_budget: u64,
-    /// By thread: time, its priority from then on.
-    priorities: FxHashMap<u32, Vec<(u64, i16)>>,
+    /// By thread.
+    priorities: FxHashMap<u32, Vec<Priority>>,
     /// Of the waits that had not ended when the recording ended, and of those that began before it.
     unseen: Rows,
     /// From when on all CPUs are covered.
@@ -265,8 +265,8 @@ impl Decoder {
             *self.out.stack_counts.entry("wake-up stack").or_default() += 1;
             self.wakers.add(&taken);
         }
-        for (time, tid, prio) in segment.priorities.drain(..) {
-            self.priorities.entry(tid).or_default().push((time, prio));
+        for (tid, priority) in segment.priorities.drain(..) {
+            self.priorities.entry(tid).or_default().push(priority);
         }
         self.out.exits.append(&mut segment.exits);
         self.out.births.append(&mut segment.births);
@@ -298,9 +298,9 @@ impl Decoder {
             ..Default::default()
         };
         self.unseen.kept_waits.push(Row { time: entry.left_ns, stack: 0, cpu: 0, of });
-        let kernel = Definition { pid: 0, flags: 0, addresses: entry.kernel_stack };
-        let flags = 1 | entry.user_end << 1;
-        let user = Definition { pid: entry.pid, flags, addresses: entry.user_stack };
+        let kernel = Definition { addresses: entry.kernel_stack, ..Definition::default() };
+        let (pid, flags) = (entry.pid, 1 | entry.user_end << 1);
+        let user = Definition { pid, flags, addresses: entry.user_stack, before: 0 };
         let stack = self.chain(Chain::of([kernel, user]));
         if stack != 0 {
             *self.out.stack_counts.entry("wait stack at the save").or_default() += 1;
@@ -356,8 +356,10 @@ impl Decoder {
     fn complete(&self, segment: &mut Segment<'_>, held: &Held) -> [u64; 2] {
         let prio = |tid: u32, time: u64| {
             let known = self.priorities.get(&tid)?;
-            let next = known.partition_point(|(from, _)| *from <= time);
-            known.get(next.saturating_sub(1)).map(|(_, prio)| *prio)
+            match known.partition_point(|priority| priority.time <= time).checked_sub(1) {
+                Some(last) => Some(known[last].prio),
+                None => known.first().map(|first| first.before),
+            }
         };
         for row in &mut segment.rows.switches {
             row.stack = self.waits.at(row.of.prev, row.time);

@@ -81,6 +81,14 @@ pub(super) struct Taken {
     pub(super) by_thread: bool,
 }
 
+/// The priority of a thread from a time on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Priority {
+    pub(super) time: u64,
+    pub(super) prio: i16,
+    pub(super) before: i16,
+}
+
 /// What one run holds. Stacks of its rows are numbers of its `references`, from 1.
 #[derive(Default)]
 pub(super) struct Segment<'a> {
@@ -94,8 +102,8 @@ pub(super) struct Segment<'a> {
     /// Waits and wake-ups at places of such stacks: their rows and the numbers of the places.
     pub(super) wait_places: Vec<(usize, u8)>,
     pub(super) waker_places: Vec<(usize, u8)>,
-    /// Time, thread, its priority from then on.
-    pub(super) priorities: Vec<(u64, u32, i16)>,
+    /// Thread, and its priority.
+    pub(super) priorities: Vec<(u32, Priority)>,
     /// Threads that died, and that were woken for the first time.
     pub(super) exits: Vec<(u64, u32)>,
     pub(super) births: Vec<(u64, u32)>,
@@ -244,7 +252,8 @@ impl<'a> Segment<'a> {
             kind::PRIORITY => {
                 *self.counts.entry("priority").or_default() += 1;
                 let prio = i16::try_from(u32_at(record, 12) as i32).unwrap_or(USUAL_PRIO);
-                self.priorities.push((time, u32_at(record, 8), prio));
+                let before = flags.checked_sub(1).map_or(prio, |before| before as i16 - 1);
+                self.priorities.push((u32_at(record, 8), Priority { time, prio, before }));
             }
             kind::DESCRIPTOR => self.descriptor(record),
             kind::FACT => {

@@ -22,15 +22,18 @@ pub(super) struct Definition<'a> {
     /// Bit 0: of a process; bits 1 to 3: how it ends, `enum stack_end` of `ring.h`.
     pub(super) flags: u64,
     pub(super) addresses: &'a [u8],
+    /// The position of the same stack's definition before this one, in words; 0 for none.
+    pub(super) before: u64,
 }
 
 impl<'a> Definition<'a> {
     /// The definition in a record.
     pub(super) fn of(record: &'a [u8], flags: u64) -> Self {
         let len = (u32_at(record, 12) as usize).saturating_mul(8);
-        let addresses = record.get(16..).unwrap_or_default();
-        let addresses = addresses.get(..len).unwrap_or(addresses);
-        Self { pid: u32_at(record, 8), flags, addresses }
+        let rest = record.get(16..).unwrap_or_default();
+        let (addresses, rest) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+        let before = rest.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        Self { pid: u32_at(record, 8), flags, addresses, before }
     }
 
     /// How it ends.
@@ -84,7 +87,8 @@ impl References {
     }
 }
 
-/// The definitions of one ring.
+/// The definitions of one ring. Where one has been overwritten, the same stack's next tells what it
+/// was.
 pub(super) struct Definitions<'a> {
     by_position: FxHashMap<u64, Definition<'a>>,
     missing: FxHashSet<u64>,
@@ -92,7 +96,11 @@ pub(super) struct Definitions<'a> {
 
 impl<'a> Definitions<'a> {
     pub(super) fn new(all: impl Iterator<Item = (u64, Definition<'a>)>) -> Self {
-        Self { by_position: all.collect(), missing: FxHashSet::default() }
+        let all: Vec<_> = all.collect();
+        let before = all.iter().map(|(_, definition)| (definition.before, *definition));
+        let mut by_position: FxHashMap<_, _> = before.filter(|(before, _)| *before != 0).collect();
+        by_position.extend(all);
+        Self { by_position, missing: FxHashSet::default() }
     }
 
     /// The chain of a pair.

@@ -382,6 +382,47 @@ fn a_stack_is_one_chain_in_all_segments() {
     assert_eq!(lines, ["missing, because the ring had overwritten it: 1 stack"]);
 }
 
+/// A record names the definition before the last one, which the ring has overwritten.
+#[test]
+fn an_overwritten_definition_is_that_of_the_next() {
+    let first_at = BLOCK_HEADER_BYTES as u64 / 8;
+    let sample = |at: u64| long(1, kind::SAMPLE, 0, &[at]);
+    let before = first_at - 1;
+    let words = [3 << 32, 1 << 63 | 1, 1 << 63 | 2, 1 << 63 | 3, before];
+    let definition = long(1, kind::STACK, 0, &words);
+    let records = [definition, sample(first_at), sample(before)];
+    let (blocks, end) = ring_of(&records);
+    let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[]);
+    let mut warnings = Warnings::default();
+    let decoded = decode(&bytes, &mut warnings);
+    assert_eq!(warnings.lines().count(), 0, "{warnings:?}");
+    let [one, other] = [0, 1].map(|at| decoded.chains[at].words.as_slice());
+    assert_eq!(one.len(), 8 * (1 + 3), "marker, frames");
+    assert_eq!(one, other);
+}
+
+/// Before the first record of its priority, a thread had the one that the record says it had before;
+/// recorders that do not say so noted it when they first saw the thread.
+#[test]
+fn priorities_count_from_their_records_on() {
+    let switch = |at, next: u64| word(at, kind::SWITCH, next | 2 << 22);
+    let priority = |at, prio: u64, before| long(at, kind::PRIORITY, before, &[7 | prio << 32]);
+    let of = |records: &[Vec<u8>]| -> Vec<i16> {
+        let (blocks, end) = ring_of(records);
+        let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[]);
+        let decoded = decode(&bytes, &mut Warnings::default());
+        let rows = decoded.rows.iter().flat_map(|rows| &rows.switches);
+        rows.filter(|row| row.of.next == 7).map(|row| row.of.next_prio).collect()
+    };
+    let changes = |before| {
+        [switch(10, 7), switch(20, 8), priority(30, 98, before), switch(40, 7), switch(50, 8)]
+    };
+    assert_eq!(of(&changes(120 + 2)), [120, 98]);
+    assert_eq!(of(&changes(0)), [98, 98]);
+    let deadline = u64::from(u32::MAX);
+    assert_eq!(of(&[priority(5, deadline, 0), switch(10, 7)]), [-1]);
+}
+
 #[test]
 fn ends_of_rings_are_not_believed() {
     let (blocks, _) = ring();
