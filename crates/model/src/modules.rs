@@ -99,6 +99,24 @@ pub struct Module {
     pub build_id: Vec<u8>,
 }
 
+impl Module {
+    /// The path of a module whose file was at `path` before another one, or in another container.
+    pub fn path_of_other(path: &str, inode: u64) -> String {
+        format!("{path} (inode {inode})")
+    }
+
+    /// The path of a module whose file was replaced ([`Module::path_of_other`]), or deleted, as the
+    /// kernel calls it, without that; `None` for any other. What is at that path now is another file:
+    /// the module's is only in the memory of the processes that have it mapped.
+    pub fn path_before(path: &str) -> Option<&str> {
+        let other = path.strip_suffix(')').and_then(|path| path.rsplit_once(" (inode "));
+        let is_number = |inode: &str| inode.parse::<u64>().is_ok();
+        let before = other.filter(|(_, inode)| is_number(inode)).map_or(path, |(before, _)| before);
+        let before = before.strip_suffix(" (deleted)").unwrap_or(before);
+        (before.len() < path.len()).then_some(before)
+    }
+}
+
 /// All modules of a trace, each once.
 #[derive(Clone, Default, Debug)]
 pub struct Modules {
@@ -160,5 +178,19 @@ impl Modules {
     /// True when there are none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_files_that_are_gone_are_recognized() {
+        let other = Module::path_of_other("/a b", 7);
+        assert_eq!(Module::path_before(&other), Some("/a b"));
+        assert_eq!(Module::path_before("/a (deleted)"), Some("/a"));
+        assert_eq!(Module::path_before("/a (deleted) (inode 7)"), Some("/a"));
+        assert_eq!(["/a", "/a (inode )", "/a (1)", ")"].map(Module::path_before), [None; 4]);
     }
 }

@@ -8,11 +8,15 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use unhitch_model::Module;
 
 /// A file that naming needs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Wanted {
-    /// A file that a process had mapped, by the path that the kernel reported.
+    /// A file that a process had mapped, by the path of its module. If the file is no longer there
+    /// ([`Module::path_before`]), only who reaches the memory of the process can open it.
+    ///
+    /// [`Module::path_before`]: unhitch_model::Module::path_before
     Mapped(PathBuf),
     /// A candidate for the debug file of a mapped file.
     Debug {
@@ -118,6 +122,9 @@ pub struct LocalFiles {
 impl Files for LocalFiles {
     fn open(&self, wanted: &Wanted) -> io::Result<File> {
         match wanted {
+            Wanted::Mapped(path) if path.to_str().and_then(Module::path_before).is_some() => {
+                Err(io::ErrorKind::NotFound.into())
+            }
             Wanted::Mapped(path) | Wanted::Debug { path, .. } => open_regular(path),
             Wanted::KernelSymbols => File::open(&self.kallsyms),
             Wanted::KernelModules => File::open(self.kallsyms.with_file_name("modules")),

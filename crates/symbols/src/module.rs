@@ -385,18 +385,21 @@ struct Opened {
 impl Opened {
     /// The file at `path` on this machine.
     fn local(path: &str, recorded: RecordedFile<'_>, files: &dyn Files) -> Result<Self, Missing> {
-        // The kernel appends this to the path of an unlinked file. A file that is there now must
-        // prove that it is the same.
-        let (path, unlinked) =
-            path.strip_suffix(" (deleted)").map_or((path, false), |path| (path, true));
-        let wanted = Wanted::Mapped(path.into());
-        let (mut image, identity) = open_image(files, &wanted).map_err(|_| Missing::Unreadable)?;
+        let mut wanted = Wanted::Mapped(path.into());
+        let mut opened = open_image(files, &wanted);
+        // What is at the path of a file that is gone must prove that it is the same.
+        let gone = opened.as_ref().err().and(unhitch_model::Module::path_before(path));
+        if let Some(path) = gone {
+            wanted = Wanted::Mapped(path.into());
+            opened = open_image(files, &wanted);
+        }
+        let (mut image, identity) = opened.map_err(|_| Missing::Unreadable)?;
         let elf = Elf::read(&mut image).ok_or(Missing::Damaged)?;
         let is_proven = !recorded.build_id.is_empty() && !elf.build_id.is_empty();
         if is_proven && !same_build(recorded.build_id, &elf.build_id) {
             return Err(Missing::OtherBuild);
         }
-        if (unlinked || recorded.must_prove) && !is_proven {
+        if (gone.is_some() || recorded.must_prove) && !is_proven {
             return Err(Missing::Unreadable);
         }
         let changed = identity.and_then(|identity| identity.changed);

@@ -78,6 +78,7 @@ impl LayerRules {
 
     fn of_module(&self, trace: &Trace, module: &Module) -> Layer {
         let path = trace.name(module.path);
+        let path = Module::path_before(path).unwrap_or(path);
         let file = module.kind.file_name(path);
         let is_in = |list: &NamePatterns| list.has(file) || (path.contains('/') && list.has(path));
         match module.kind {

@@ -263,6 +263,7 @@ impl Rules {
 
     /// The patterns that a module's file matches, in brackets.
     pub(crate) fn patterns_of_module(&self, path: &str) -> Vec<u16> {
+        let path = unhitch_model::Module::path_before(path).unwrap_or(path);
         let file = path.rsplit('/').next().unwrap_or(path);
         self.patterns.matching(&format!("[{}]", base_name(file)))
     }

@@ -221,6 +221,13 @@ impl FileId {
     pub const fn is_on_disk(self) -> bool {
         self.major != 0 && self.inode != 0
     }
+
+    /// The file that was mapped at `time`, if it can be compared. What existed before the recording
+    /// was read from `/proc/PID/maps`, whose numbers are those of the kernel's records only on disks.
+    pub fn comparable(self, time: Time) -> Option<Self> {
+        let by_kernel = time != Time::ZERO && self.inode != 0;
+        (by_kernel || self.is_on_disk()).then_some(self)
+    }
 }
 
 /// A sample of a tracepoint or a clock. The sample type decides which fields are written.

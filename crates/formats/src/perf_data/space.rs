@@ -57,7 +57,7 @@ impl Spaces {
                     spaces.kernel.push(mapping(&map, *time, kernel, trace));
                 }
                 SideBand::Mmap(map) if map.executable => {
-                    let known = known_file(&map, *time);
+                    let known = map.file.comparable(*time);
                     let is_other = known.is_some_and(|file| newest.get(map.path) != Some(&file));
                     let module = module(&map, build_ids, is_other, trace);
                     spaces.map(map.pid, mapping(&map, *time, module, trace));
@@ -169,22 +169,11 @@ fn kernel_module(
 /// By path: the file that was mapped last, of those that are told apart by device and inode.
 fn newest_files<'a>(side_band: &[Timed<'a>]) -> FxHashMap<&'a [u8], FileId> {
     let files = side_band.iter().filter_map(|timed| match timed.record {
-        SideBand::Mmap(map) if map.executable => Some((map.path, known_file(&map, timed.time)?)),
+        SideBand::Mmap(map) if map.executable => Some((map.path, map.file.comparable(timed.time)?)),
         _ => None,
     });
     files.collect()
 }
-
-/// The file of a mapping, if it can be compared. What existed before the recording was read from
-/// `/proc/PID/maps`, whose numbers are those of the kernel's records only on disks.
-fn known_file(map: &Mmap<'_>, time: Time) -> Option<FileId> {
-    let by_kernel = time != Time::ZERO && map.file.inode != 0;
-    (by_kernel || map.file.is_on_disk()).then_some(map.file)
-}
-
-/// What follows the path of a file that was at a path before another one, or in another container.
-/// Nothing is found there, so its functions get no names: they would be the other file's.
-const OTHER_FILE: &str = " (another file)";
 
 /// The module that a process mapped.
 fn module(
@@ -202,7 +191,7 @@ fn module(
     };
     let mut path = String::from_utf8_lossy(map.path);
     if build_id.is_empty() && is_other {
-        path += OTHER_FILE;
+        path = Module::path_of_other(&path, map.file.inode).into();
     }
     let path = trace.strings.intern(&path);
     trace.modules.intern(Module { path, kind: ModuleKind::File, build_id })
@@ -282,7 +271,7 @@ mod tests {
 
     #[test]
     fn two_files_at_a_path_are_told_apart_only_where_their_numbers_can_be_compared() {
-        let both = ["/app (another file)", "/app"];
+        let both = ["/app (inode 1)", "/app"];
         assert_eq!(paths(&[mapped(0, 8, 1), mapped(5, 8, 1)]), ["/app"]);
         assert_eq!(paths(&[mapped(0, 8, 1), mapped(5, 8, 2)]), both, "rebuilt on a disk");
         assert_eq!(paths(&[mapped(3, 0, 1), mapped(5, 0, 2)]), both, "rebuilt on btrfs or tmpfs");

@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+use unhitch_model::Module;
 use unhitch_symbols::Wanted;
 
 /// How long opening a file may take.
@@ -103,9 +104,12 @@ fn open_mapped(programs: &Programs, mounts: &Mounts, path: &Path) -> Answer {
         let link = Path::new("/proc").join(program.pid.to_string()).join("map_files").join(range);
         // This is the kernel's link to the mapped file, and the only link that we follow.
         let place = openat2(CWD, &link, PLACE, Mode::empty(), ResolveFlags::empty()).ok()?;
-        reopen(&place, mounts, program.pid, |_| true).ok()
+        reopen(&place, mounts, program.pid, |file| programs.may_be(path, file)).ok()
     };
     let found = mappings.iter().find_map(by_mapping);
+    if found.is_none() && path.to_str().and_then(Module::path_before).is_some() {
+        return Err(Errno::NOENT);
+    }
     let is_allowed = |file: &Stat| is_readable_by(file, mappings) && programs.may_be(path, file);
     found.map_or_else(|| by_path(mounts, path, is_allowed), Ok)
 }

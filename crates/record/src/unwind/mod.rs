@@ -392,7 +392,7 @@ impl Tables {
         if self.files.len() >= MAX_FILES {
             self.drop_unused_files();
         }
-        let (rules, state) = match id.path.as_slice() {
+        let (rules, state) = match map.path.as_slice() {
             // All processes have this one, and its bytes are in our own memory.
             b"[vdso]" => (unhitch_symbols::vdso_unwind_rules(), FileState::default()),
             path if map.inode != 0 => {
