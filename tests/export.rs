@@ -157,12 +157,16 @@ fn events(path: &Path) -> (Vec<String>, Vec<String>) {
     (switches.collect(), wakings.collect())
 }
 
-/// What `why` answers first: its sentences and the chain. The shares of time below have threads whose
+/// What `why` answers of the thread that hung: its sentences and the chain, but for the functions.
+/// perf names those by the files of this machine, whatever their build, and we do not; where the
+/// kernel is another one, nobody can be found unasked. The shares of time below have threads whose
 /// process the text of perf script does not name.
 fn answer(path: &Path) -> String {
-    let output = unhitch(&["why", "--top", "1", path.to_str().unwrap()]);
+    let output = unhitch(&["why", "--victim", "typing", "--top", "1", path.to_str().unwrap()]);
     let text = String::from_utf8(output.stdout).unwrap();
-    text.split("where the time went").next().unwrap().to_owned()
+    let answer = text.split("where the time went").next().unwrap();
+    let has_functions = |line: &str| line.contains('→') || line.contains("By function");
+    answer.lines().filter(|line| !has_functions(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// The text of a recording whose programs are not on this machine: their frames have no names.
