@@ -26,8 +26,9 @@ impl Content {
     pub(crate) fn of(file: File, path: &Path) -> Result<Self, Error> {
         let about = file.metadata().map_err(Error::at(path))?;
         if about.is_dir() {
-            let directory = "this is a directory; a perf.data directory (perf record --threads) \
-                             cannot be read: record without --threads";
+            let directory = "a folder, and not one of LTTng; `unhitch list` and `unhitch view` \
+                             read folders of traces. (What perf record --threads writes cannot be \
+                             read: record without --threads.)";
             return Err(Error::Unsupported(directory.to_owned()));
         }
         if !about.is_file() || about.len() == 0 || others_may_truncate(&about) {

@@ -346,13 +346,19 @@ impl Trace {
     }
 
     /// The threads that a user calls `name`: a tid, all threads of a pid, or all threads with that
-    /// thread or process name, as recorded or as printed; main threads first, no idle ones.
+    /// thread or process name, as recorded or as printed; main threads first, no idle ones. Names
+    /// that threads have had before count only if nobody has the name in the end.
     pub fn threads_called(&self, name: &str) -> Vec<ThreadId> {
         let number = name.parse::<u32>().ok();
         let is_name = |known: &str| known == name || visible(known) == visible(name);
-        let is_named = |id: ThreadId| {
-            self.threads.get(id).names.iter().any(|(_, known)| is_name(self.name(*known)))
+        let is_now = |id: ThreadId| {
+            self.threads.get(id).names.last().is_some_and(|(_, name)| is_name(self.name(*name)))
         };
+        let was = |id: ThreadId| {
+            self.threads.get(id).names.iter().any(|(_, name)| is_name(self.name(*name)))
+        };
+        let is_current = self.threads.iter().any(|(id, _)| is_now(id));
+        let is_named = |id: ThreadId| if is_current { is_now(id) } else { was(id) };
         let is_tid = number.is_some_and(|tid| !self.threads.incarnations(tid).is_empty());
         let matching = self.threads.iter().filter(|&(id, thread)| {
             let process = self.threads.process_of(id);

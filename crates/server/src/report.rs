@@ -85,7 +85,7 @@ pub fn report(analysis: &Analysis<'_>, name: &str, notes: &str, stalls: &[Stall]
     let facts = [
         (!meta.host.is_empty()).then(|| format!("recorded on {}", meta.host)),
         (!meta.kernel.is_empty()).then(|| format!("kernel {}", meta.kernel)),
-        Some(units::plural(analysis.cpus.cpus() as u64, "CPU")),
+        Some(units::plural(analysis.cpus.seen() as u64, "CPU")),
         Some(units::duration(window.duration_ns())),
         Some(format!("{} context switches", units::count(trace.switches.len() as u64))),
         Some(format!("reported by unhitch {}", env!("CARGO_PKG_VERSION"))),

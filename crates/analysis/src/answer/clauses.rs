@@ -196,7 +196,7 @@ fn first_line(proofs: &Proofs<'_>) -> Clause {
 /// How idle the machine was.
 fn machine_line(analysis: &Analysis<'_>, window: Window) -> Option<Clause> {
     let idle = analysis.cpus.idle_share(analysis.trace, window)?;
-    let cpus = units::plural(analysis.cpus.cpus() as u64, "CPU");
+    let cpus = units::plural(analysis.cpus.seen() as u64, "CPU");
     let words = format!("{:.0} % idle meanwhile, {cpus}.", idle * 100.0);
     let reference = Reference { thread: None, window, event: None };
     let span = Span::new(words, Subject::Text).seen_at(reference);

@@ -167,7 +167,7 @@ impl Why {
                 origin_ns: trace.origin().nanos(),
                 start_ns: window.start.nanos(),
                 duration_ns: window.duration_ns(),
-                cpus: analysis.cpus.cpus(),
+                cpus: analysis.cpus.seen(),
                 switches: trace.switches.len(),
                 wakings: trace.wakings.len(),
                 samples: trace.samples.len(),

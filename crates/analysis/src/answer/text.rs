@@ -196,14 +196,22 @@ pub fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> Nothing {
     let recorded = format!(
         "{} on {} ({} context switches, {})",
         units::duration(whole.duration_ns()),
-        units::plural(analysis.cpus.cpus() as u64, "CPU"),
+        units::plural(analysis.cpus.seen() as u64, "CPU"),
         units::count(trace.switches.range(whole).len() as u64),
         units::plural(trace.wakings.range(whole).len() as u64, "wake-up"),
     );
     if query.in_progress && query.victims.is_empty() {
         return nothing(nothing_in_progress(analysis, &recorded), "");
     }
+    let exited = |&thread: &ThreadId| analysis.timeline.life(thread).end < window.end;
     match query.is_about_something() {
+        true if query.in_progress && query.victims.iter().all(exited) => nothing(
+            format!(
+                "No answer: in {recorded}, the threads that you asked about had exited before the \
+                 recording ended."
+            ),
+            "Without --in-progress, you get what they waited for before that.",
+        ),
         true => nothing(
             format!(
                 "No answer: in {recorded}, nothing was recorded about the threads or the time that \

@@ -8,7 +8,7 @@ use crate::stalls::never_victims::is_never_victim;
 use crate::stalls::{asked, candidates_of, command, in_progress, machine, ui_delay, unwanted_wait};
 use rayon::prelude::*;
 use std::cmp::Reverse;
-use unhitch_model::ThreadId;
+use unhitch_model::{ThreadId, Window};
 
 /// Maximum candidates of each of two sorts that are explained, the longest first: breaks in rhythm,
 /// many of which turn out to be idle, must not crowd out the others.
@@ -62,7 +62,17 @@ fn candidates(analysis: &Analysis<'_>, query: &Query) -> Vec<Candidate> {
     candidates.extend(commands.filter(|command| is_wanted(command.victim)).filter(overlaps));
     let reported = ui_delay::find(analysis).into_iter();
     candidates.extend(reported.filter(|candidate| is_wanted(candidate.victim)).filter(overlaps));
-    candidates
+    let parts = candidates.into_iter().map(|candidate| inside(candidate, query.window));
+    parts.collect()
+}
+
+/// The part of a candidate that is inside the window that the query names.
+fn inside(candidate: Candidate, window: Option<Window>) -> Candidate {
+    let part = window.map_or(candidate.window, |window| candidate.window.intersect(window));
+    match part == candidate.window {
+        true => candidate,
+        false => Candidate { window: part, operation: None, ..candidate },
+    }
 }
 
 /// What was most unusual about the threads that the query names; without any, about the threads

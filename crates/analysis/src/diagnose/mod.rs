@@ -76,7 +76,12 @@ fn unusual(
     let candidates = most_unusual(analysis, query).into_par_iter().filter(|one| select(one));
     let explained = candidates.map(|candidate| {
         let explanation = explain(analysis, candidate.victim, candidate.window);
-        stall(analysis, candidate, explanation)
+        let mut unusual = stall(analysis, candidate, explanation);
+        // Nobody asked about this thread, and it had no stall: it is not to be called one.
+        if query.victims.is_empty() && unusual.candidate.kind == StallKind::Rhythm {
+            unusual.candidate.kind = StallKind::Longest;
+        }
+        unusual
     });
     explained.collect()
 }

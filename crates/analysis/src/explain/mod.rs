@@ -37,7 +37,7 @@ pub(crate) use owners::owned_at_end;
 use owners::{ended_by, released_by_owner};
 use runner::runner_of;
 use timed_waits::{join_timed_waits, looks};
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{ThreadId, Time, Window};
 
 /// Explains what kept `victim` inside `window`.
 pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Explanation {
@@ -56,8 +56,13 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
         );
         let before = analysis.timeline.life(thread).start.min(window.end);
         if window.start < before && !queued {
-            // The waker did not exist yet: what came before its birth is not explained by it.
-            explanation.pieces.push(unseen(thread, Window::new(window.start, before), hop));
+            // The waker did not exist yet: what came before its birth is what its process did.
+            let leader = analysis.trace.threads.process_of(thread).leader;
+            let part = Window::new(window.start, before);
+            match leader != thread && analysis.timeline.life(leader).start < before {
+                true => open.push((leader, part, hop)),
+                false => explanation.pieces.push(unseen(thread, part, hop)),
+            }
         }
         let seen_end = segments.last().map_or(before.max(window.start), |last| last.window.end);
         if seen_end < window.end {
@@ -70,7 +75,9 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
                 let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
                 led.is_none_or(|hop| hop.wake.is_none() && hop.released.is_none() && !hop.ran_on)
             };
-            let earlier = segment.window.end < window.end || is_owner();
+            let earlier = segment.window.end < window.end
+                || is_owner()
+                || really_ends(analysis, &segment) < wait_ends(analysis, &explanation, hop);
             match follow(analysis, thread, &segment, hop, &explanation).filter(|_| earlier) {
                 Some(next) => {
                     for hop in owner_then_waker(analysis, next, &segment) {
@@ -104,6 +111,20 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
     }
     explanation.pieces.sort_by_key(|piece| piece.window);
     explanation
+}
+
+/// When a sleep ended, even if that was after the window that it was cut to.
+fn really_ends(analysis: &Analysis<'_>, segment: &Segment) -> Time {
+    let wake = segment.wake.and_then(|wake| analysis.trace.wakings.time.get(wake));
+    wake.map_or(segment.window.end, |wake| segment.window.end.max(*wake))
+}
+
+/// When the wait of a hop ended: after the window that is explained, if that ends inside the wait.
+fn wait_ends(analysis: &Analysis<'_>, explanation: &Explanation, hop: Option<u32>) -> Time {
+    let hop = hop.and_then(|hop| explanation.hops.get(hop as usize));
+    let cut = hop.filter(|hop| hop.window.end == explanation.window.end);
+    let wake = cut.and_then(|hop| analysis.trace.wakings.time.get(hop.wake?));
+    wake.copied().unwrap_or_default()
 }
 
 /// The waker is not necessarily the holder: the thread that handed the lock to the sleeper of `hop`

@@ -80,16 +80,19 @@ fn end_of_wait(case: &Case<'_>, longest: &Piece) -> Time {
 
 /// Why the trace does not show what a thread did, and what to do about it.
 fn why_lost(case: &Case<'_>) -> (Sentence, &'static str) {
-    match is_overwritten(case, case.explanation.window)
-        || case.explanation.window.start <= case.analysis.timeline.window().start
-    {
-        true => (
+    let at_start = case.explanation.window.start <= case.analysis.timeline.window().start;
+    match (is_overwritten(case, case.explanation.window), at_start) {
+        (true, _) => (
             Sentence::from(
                 "lost records, or the start or end of the recording, hide what it did meanwhile",
             ),
             "Record with larger buffers (--buffer), and save sooner after the hang.",
         ),
-        false => (Sentence::from("the kernel did not report what it did meanwhile"), ""),
+        (false, true) => (
+            Sentence::from("the recording begins after what it did last, and has nothing of it"),
+            "",
+        ),
+        (false, false) => (Sentence::from("the kernel did not report what it did meanwhile"), ""),
     }
 }
 

@@ -21,6 +21,17 @@ impl Occupants {
         self.0.first().filter(|occupant| !occupant.thread.is_idle())
     }
 
+    /// The first few threads of them: `A, B and others`.
+    pub fn names(&self, case: &Case<'_>) -> Sentence {
+        let threads = || self.0.iter().filter(|occupant| !occupant.thread.is_idle());
+        let first = threads().take(MAX_LISTED).map(|occupant| case.occupant(occupant));
+        let names = Sentence::join(first, ", ");
+        match threads().count() > MAX_LISTED {
+            true => sentence!("{} and others", names),
+            false => names,
+        }
+    }
+
     /// The first few of them, with their times; nothing where none is known.
     pub fn listed(&self, case: &Case<'_>) -> Option<Sentence> {
         let entry = |occupant: &ThreadGroup| {

@@ -31,13 +31,22 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     };
     let sleeps = case.explanation.pieces.iter().filter(is_asleep).count() as u64;
     let own = sleeper == case.candidate.victim;
+    // The recording, or what was asked about, ends before the sleep.
+    let goes_on = longest.window.end >= case.explanation.window.end
+        && longest.segment.wake.is_none_or(|wake| {
+            case.analysis.trace.wakings.time[wake] > case.explanation.window.end
+        });
     let slept_in = case.segment_stack(sleeper, &longest.segment);
     let mut sentences: Vec<Sentence> = case.waited_in().filter(|_| !own).into_iter().collect();
     sentences.push(match sleeps {
         0 | 1 => sentence!(
-            "{} slept for {}, until its own timer expired, in\n  {}",
+            "{} slept for {}, {}, in\n  {}",
             case.it_or_name(sleeper),
             case.part(ns),
+            match goes_on {
+                true => "and longer, until a time of its own",
+                false => "until its own timer expired",
+            },
             slept_in
         ),
         _ => sentence!(
@@ -78,10 +87,13 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ..case.finding(Pattern::TimerSleep, cause)
     };
     weaken(&mut finding, |_| {
-        Sentence::from(
-            "its own timer was seen to end the sleep; what it looks for when it wakes is not \
-             recorded",
-        )
+        Sentence::from(match goes_on {
+            true => "it asked to sleep until a time, which had not come yet",
+            false => {
+                "its own timer was seen to end the sleep; what it looks for when it wakes is not \
+                 recorded"
+            }
+        })
     });
     Some(finding)
 }

@@ -77,6 +77,25 @@ pub(crate) fn is_primitive(name: &str) -> bool {
     EXACT.contains(&last) || PARTS.iter().any(|part| last.contains(part))
 }
 
+/// A method's name by its type alone: `<std::io::BufWriter<W> as std::io::Write>::flush` is
+/// `BufWriter<W>::flush`. Others as they are.
+fn with_type(name: &str) -> String {
+    let mut depth = 0;
+    let is_last = |c: char| {
+        depth += i32::from(c == '<') - i32::from(c == '>');
+        depth == 0
+    };
+    let end = name.starts_with('<').then(|| name.find(is_last)).flatten();
+    let Some(end) = end else { return name.to_owned() };
+    let (of, rest) = (&name[1..end], &name[end + 1..]);
+    let of = of.split(" as ").next().unwrap_or(of);
+    let generic = of.find('<').unwrap_or(of.len());
+    let path = of[..generic].trim_start_matches(['&', '*', '(']);
+    let path = path.strip_prefix("mut ").unwrap_or(path);
+    let last = path.rsplit("::").next().unwrap_or(path);
+    format!("{last}{}{rest}", &of[generic..])
+}
+
 /// A long name without its template and generic arguments; if it is still long, also without the
 /// beginning of its path.
 pub(crate) fn shorten(name: &str) -> String {
@@ -86,6 +105,7 @@ pub(crate) fn shorten(name: &str) -> String {
     if !is_long(name) {
         return name.to_owned();
     }
+    let name = &with_type(name);
     let mut depth = 0;
     let kept: String = name
         .chars()

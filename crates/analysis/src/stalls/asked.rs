@@ -1,7 +1,8 @@
 //! The most unusual time of a thread that somebody asks about, where it has no stall: asked, there
 //! is always an answer.
 //!
-//! A thread's own [rhythm](super::rhythm) is the measure. Without a break in it, the longest wait
+//! A thread that wanted a CPU for most of the time, and had none, is told as a whole. Else its own
+//! [rhythm](super::rhythm) is the measure. Without a break in it, the longest wait
 //! that nobody chooses is taken; a thread that did nothing but wait for work gets its longest such
 //! wait, and the answer says so.
 
@@ -31,6 +32,15 @@ pub(crate) fn unusual(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
         event_loop: false,
         machine: None,
     };
+    let time_in = |counts: fn(&State) -> bool| -> u64 {
+        let counted = segments.iter().filter(|segment| counts(&segment.state));
+        counted.map(|segment| segment.window.intersect(window).duration_ns()).sum()
+    };
+    let is_most = |ns: u64| ns * 2 >= window.duration_ns();
+    let runnable_ns = time_in(|state| matches!(state, State::Runnable { .. }));
+    if is_most(runnable_ns) {
+        return vec![candidate(StallKind::Longest, window, None)];
+    }
     let sleeps = rhythm::sleeps(analysis, &segments);
     let mut breaks = breaks(&sleeps);
     breaks.retain(|found| found.cycle.overlaps(window) && !is_mostly_chosen(analysis, found));
@@ -64,13 +74,8 @@ pub(crate) fn unusual(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
         .map(|operation| candidate(StallKind::Idle, operation.window, Some(operation)));
     // What it did not choose counts, however short, unless it is lost in the time that it
     // chose.
-    let ran_ns: u64 = segments
-        .iter()
-        .filter(|segment| segment.state == State::Ran)
-        .map(|segment| segment.window.intersect(window).duration_ns())
-        .sum();
-    let computed =
-        (ran_ns * 2 >= window.duration_ns()).then(|| candidate(StallKind::Longest, window, None));
+    let busy_ns = runnable_ns + time_in(|state| *state == State::Ran);
+    let computed = is_most(busy_ns).then(|| candidate(StallKind::Longest, window, None));
     let counts =
         |found: &Candidate| found.window.duration_ns().saturating_mul(100) >= window.duration_ns();
     let best = computed.or(found.clone().filter(counts)).or(idle).or(found);

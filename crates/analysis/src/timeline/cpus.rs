@@ -18,6 +18,8 @@ pub struct CpuTimes {
     window: Window,
     starts: Vec<u32>,
     switches: Vec<u32>,
+    /// By CPU: true if it has samples.
+    sampled: Vec<bool>,
 }
 
 impl CpuTimes {
@@ -34,12 +36,27 @@ impl CpuTimes {
             switches[*slot as usize] = index as u32;
             *slot += 1;
         }
-        Self { window, starts, switches }
+        let mut sampled = vec![false; cpus];
+        for &cpu in &trace.samples.cpu {
+            if let Some(sampled) = sampled.get_mut(usize::from(cpu)) {
+                *sampled = true;
+            }
+        }
+        Self { window, starts, switches, sampled }
     }
 
     /// The number of CPUs, up to the last one with switches.
     pub fn cpus(&self) -> usize {
         self.starts.len().saturating_sub(1)
+    }
+
+    /// The number of CPUs that were recorded: they have switches or samples.
+    pub fn seen(&self) -> usize {
+        let switches = self.starts.windows(2).map(|starts| starts[0] < starts[1]);
+        switches
+            .zip(&self.sampled)
+            .filter(|(has_switches, sampled)| *has_switches || **sampled)
+            .count()
     }
 
     /// The CPUs that often went idle, but whose idle thread has not a single wake-up in `trace`:
@@ -136,13 +153,18 @@ impl CpuTimes {
         busy_ns.into_iter().map(|busy| busy as f64 / bucket_ns as f64).collect()
     }
 
-    /// The idle share of all CPUs' time inside `window`, 0.0 to 1.0; none without switches.
+    /// The idle share of the CPUs' time inside `window` of which it is known who had them, 0.0 to
+    /// 1.0; none without switches.
     pub fn idle_share(&self, trace: &Trace, window: Window) -> Option<f64> {
         let window = window.intersect(self.window);
         // A damaged time can make a window of centuries. Times a few CPUs, it does not fit 64 bits.
         let (mut idle, mut total) = (0u128, 0u128);
         for cpu in 0..self.cpus() {
             for occupancy in self.occupancy(trace, cpu as u16, window) {
+                // Without a switch, a thread that is sampled had the CPU all the time.
+                if occupancy.thread.is_none() && !self.sampled[cpu] {
+                    continue;
+                }
                 total += u128::from(occupancy.window.duration_ns());
                 if occupancy.thread.is_some_and(ThreadId::is_idle) {
                     idle += u128::from(occupancy.window.duration_ns());

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 #[derive(ClapArgs, Debug)]
 pub struct WhyArgs {
-    /// The trace to read: NAME.hitch, a perf.data file, or NAME.etl
+    /// The trace to read: NAME.hitch, a perf.data file, NAME.etl; or one of Perfetto, trace-cmd
+    /// (trace.dat), perf script (text) or LTTng (the folder)
     #[arg(value_name = "TRACE", required_unless_present = "live")]
     pub trace: Option<PathBuf>,
     #[command(flatten)]

@@ -8,7 +8,8 @@ use unhitch_analysis::{StackKind, table};
 
 #[derive(ClapArgs, Debug)]
 pub struct TableArgs {
-    /// The trace to read: NAME.hitch, a perf.data file, or NAME.etl
+    /// The trace to read: NAME.hitch, a perf.data file, NAME.etl; or one of Perfetto, trace-cmd
+    /// (trace.dat), perf script (text) or LTTng (the folder)
     #[arg(required_unless_present = "columns")]
     pub trace: Option<PathBuf>,
     /// The table to print

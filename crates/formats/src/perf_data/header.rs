@@ -112,7 +112,11 @@ fn wrong_magic(bytes: &[u8]) -> Error {
         b"" => {
             Error::Unknown { expected: "PERFILE2", found: "an empty file".to_owned(), offset: 0 }
         }
-        _ => Error::Unknown { expected: "PERFILE2", found: "something else".to_owned(), offset: 0 },
+        _ => Error::Unknown {
+            expected: "the beginning of a .hitch, perf.data, .etl, Perfetto or trace.dat file",
+            found: "something else".to_owned(),
+            offset: 0,
+        },
     }
 }
 
