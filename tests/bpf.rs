@@ -208,11 +208,15 @@ fn live_an_interrupt_is_no_wake_up_by_whom_it_interrupts() {
 }
 
 /// Waits `left` levels deep, so that stacks differ.
-fn nap(left: u32) {
+fn sleep_at(left: u32, time: Duration) {
     match left {
-        0 => thread::sleep(Duration::from_micros(1500)),
-        _ => std::hint::black_box(nap)(std::hint::black_box(left - 1)),
+        0 => thread::sleep(time),
+        _ => std::hint::black_box(sleep_at)(std::hint::black_box(left - 1), time),
     }
+}
+
+fn nap(left: u32) {
+    sleep_at(left, Duration::from_micros(1500));
 }
 
 /// A ring that has been overwritten many times has the stacks of what it holds, and the priorities of
@@ -249,6 +253,15 @@ fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
             };
             thread::Builder::new().name("napper".to_owned()).spawn_scoped(scope, nap).unwrap();
         }
+        // Most of the time that it is blocked is at one place, and it is there at each stack.
+        let mixed = move || {
+            while goes_on() {
+                let (long, short) = (Duration::from_millis(80), Duration::from_millis(5));
+                sleep_at(1, long);
+                sleep_at(3, short);
+            }
+        };
+        thread::Builder::new().name("mixed".to_owned()).spawn_scoped(scope, mixed).unwrap();
         // They fill the rings.
         let ((ask, asked), (answer, answered)) = (there, back);
         scope.spawn(move || while asked.recv().is_ok() && answer.send(()).is_ok() {});
@@ -273,7 +286,7 @@ fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
         return;
     }
     let trace = unhitch_formats::open(&path).unwrap();
-    let (mut waits, mut without_stack) = (0, 0);
+    let (mut waits, mut without_stack) = ([0; 2], [0; 2]);
     let switches = &trace.switches;
     for at in 0..switches.len() {
         let nice = |thread, prio| {
@@ -282,15 +295,18 @@ fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
             is_napper
         };
         let _ = nice(switches.next[at], switches.next_prio[at]);
-        let is_wait = !switches.prev_state[at].is_runnable();
-        if nice(switches.prev[at], switches.prev_prio[at]) && is_wait {
-            waits += 1;
-            without_stack += usize::from(trace.stacks.user_frames(switches.stack[at]).is_empty());
+        let is_mixed = name_of(&trace, switches.prev[at]) == "mixed";
+        let is_napper = nice(switches.prev[at], switches.prev_prio[at]);
+        if (is_napper || is_mixed) && !switches.prev_state[at].is_runnable() {
+            let has_stack = !trace.stacks.user_frames(switches.stack[at]).is_empty();
+            waits[usize::from(is_mixed)] += 1;
+            without_stack[usize::from(is_mixed)] += usize::from(!has_stack);
         }
     }
     // The stacks of those in the oldest quarter may be gone.
-    assert!(waits >= 100, "{waits} waits");
-    assert!(without_stack * 5 <= waits, "{without_stack} of {waits} waits have no stack");
+    assert!(waits[0] >= 100 && waits[1] >= 5, "{waits:?} waits");
+    let is_few = |of: usize, part: usize| without_stack[of] * part <= waits[of];
+    assert!(is_few(0, 5) && is_few(1, 3), "{without_stack:?} of {waits:?} waits have no stack");
 }
 
 /// The recorder takes a stack that it remembers only if unwinding would give the same.

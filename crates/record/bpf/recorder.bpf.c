@@ -121,6 +121,16 @@ static __always_inline void forget(struct task_slot *slot, u32 tid)
 	slot->prio = UNKNOWN_PRIO;
 }
 
+// The ring overwrites the stacks of places, so they are taken again before it does.
+static __always_inline void forget_old_places(struct task_slot *slot, u64 now)
+{
+	if (slot->places_since >= oldest_places())
+		return;
+	__builtin_memset(slot->waits, 0, sizeof(slot->waits));
+	__builtin_memset(slot->wakers, 0, sizeof(slot->wakers));
+	slot->places_since = now;
+}
+
 #define PRIO_PERIOD(NOW) ((u16)((NOW) >> 28))
 
 // The ring overwrites what was written once, so that unusual ones are written again and again.
@@ -196,6 +206,7 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 			slot->left_ns = now;
 			slot->context = address_of(ring, ctx);
 			slot->place = place_of(caller_of_schedule(slot->context), prev, slot->python);
+			forget_old_places(slot, now);
 			known_place = find_place(slot->waits, slot->place);
 			if (!(prev->flags & PF_KTHREAD))
 				slot->owner = lock_owner((void *)bpf_task_pt_regs(prev), false);
@@ -358,6 +369,7 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		slot->woken_ns = now;
 		struct task_slot *own = slot_of(current);
 		place = place_of(current, task, own && own->tid == current ? own->python : 0);
+		forget_old_places(slot, now);
 		known_place = find_place(slot->wakers, place);
 		due |= is_due(in_all, known_place, now);
 		slot->blocked_us = due ? 0 : in_all > MAX_BLOCKED_NS ? MAX_BLOCKED_NS / 1000 : in_all / 1000;

@@ -75,6 +75,7 @@ struct task_slot {
 	u8 next_waker;
 	u16 prio_period; // when its priority was last written, in PRIO_PERIODs
 	u32 blocked_us; // how long it was blocked since a wake-up of it had a stack
+	u64 places_since; // when `waits` and `wakers` were forgotten
 };
 
 // A stack that was written not long ago.

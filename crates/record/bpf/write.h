@@ -19,6 +19,32 @@ static __always_inline struct task_slot *slot_of(u32 tid)
 	return bpf_map_lookup_elem(&tasks, &key);
 }
 
+// From when on the stacks of places count: the ring that is overwritten fastest has gone an eighth on
+// since then.
+ARRAY(places_from, u64, 1, 0);
+
+static __always_inline u64 oldest_places(void)
+{
+	u32 key = 0;
+	u64 *from = bpf_map_lookup_elem(&places_from, &key);
+	return from ? *from : 0;
+}
+
+// A block begins at `position`.
+__noinline int let_places_age(u32 cpu, u64 position)
+{
+	u32 key = 0, index = cpu * blocks_per_cpu + ((position / BLOCK_BYTES - blocks_per_cpu / 8) &
+						     (blocks_per_cpu - 1));
+	struct block *block = bpf_map_lookup_elem(&blocks, &index);
+	u64 *from = bpf_map_lookup_elem(&places_from, &key);
+	if (!block || !from)
+		return 0;
+	u64 begun = ((struct block_header *)block->bytes)->base_ns;
+	if (begun > *from)
+		*from = begun;
+	return 0;
+}
+
 // Where a record was reserved.
 struct place {
 	struct cpu_ring *ring;
@@ -67,6 +93,7 @@ static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32
 			*(volatile u64 *)&ring->base_ns = now;
 			*(volatile u64 *)&ring->begun = header->number;
 			base = now;
+			let_places_age(cpu, position);
 		}
 		at->ring = ring;
 		at->block = block->bytes;

@@ -150,7 +150,7 @@ impl KeptStacks {
         let list = self.of_place.get(&(tid, number))?;
         let next = list.partition_point(|kept| kept.time <= time);
         let kept = list.get(next.checked_sub(1)?)?;
-        (kept.time >= held_from).then_some(*kept)
+        (kept.time >= held_from && kept.chain != 0).then_some(*kept)
     }
 }
 
@@ -257,12 +257,15 @@ impl Decoder {
         for (kind, count) in &segment.stack_counts {
             *self.out.stack_counts.entry(kind).or_default() += count;
         }
-        for taken in segment.waits.drain(..).filter(|taken| taken.stack != 0) {
-            *self.out.stack_counts.entry("wait stack").or_default() += 1;
+        // Without a stack, which may be overwritten, the number of the place still is no longer that
+        // of another.
+        for taken in segment.waits.drain(..).filter(|taken| taken.stack != 0 || taken.place != 0) {
+            *self.out.stack_counts.entry("wait stack").or_default() += u64::from(taken.stack != 0);
             self.waits.add(&taken);
         }
-        for taken in segment.wakers.drain(..).filter(|taken| taken.stack != 0) {
-            *self.out.stack_counts.entry("wake-up stack").or_default() += 1;
+        for taken in segment.wakers.drain(..).filter(|taken| taken.stack != 0 || taken.place != 0) {
+            *self.out.stack_counts.entry("wake-up stack").or_default() +=
+                u64::from(taken.stack != 0);
             self.wakers.add(&taken);
         }
         for (tid, priority) in segment.priorities.drain(..) {

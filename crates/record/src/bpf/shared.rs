@@ -9,7 +9,7 @@ use unhitch_formats::scripts::ScriptFile;
 
 /// `struct task_slot`: their number, and the length of one.
 pub(super) const TASK_SLOTS: usize = 1 << 16;
-pub(super) const TASK_SLOT_BYTES: usize = 136;
+pub(super) const TASK_SLOT_BYTES: usize = 144;
 
 /// Maps that are read at a save.
 pub(crate) struct Shared {
