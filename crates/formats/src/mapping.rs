@@ -26,7 +26,7 @@ impl Content {
     pub(crate) fn of(file: File, path: &Path) -> Result<Self, Error> {
         let about = file.metadata().map_err(Error::at(path))?;
         if about.is_dir() {
-            let directory = "a folder, and not one of LTTng; `unhitch list` and `unhitch view` \
+            let directory = "a directory, and not one of LTTng; `unhitch list` and `unhitch view` \
                              read folders of traces. (What perf record --threads writes cannot be \
                              read: record without --threads.)";
             return Err(Error::Unsupported(directory.to_owned()));

@@ -12,6 +12,13 @@ use crate::stacks::text::own_function;
 use crate::timeline::State;
 use crate::wording::sentence::{Sentence, count, sentence};
 
+/// True if the recording, or what was asked about, ends before the sleep.
+fn goes_on(case: &Case<'_>, sleep: &Piece) -> bool {
+    let (end, wakings) = (case.explanation.window.end, &case.analysis.trace.wakings);
+    let is_later = |wake: usize| wakings.time[wake] > end;
+    sleep.window.end >= end && sleep.segment.wake.is_none_or(is_later)
+}
+
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let slept = |piece: &Piece| match (piece.cause, class_of(case.analysis, &piece.segment)) {
         (Cause::Timer, _) => true,
@@ -31,11 +38,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     };
     let sleeps = case.explanation.pieces.iter().filter(is_asleep).count() as u64;
     let own = sleeper == case.candidate.victim;
-    // The recording, or what was asked about, ends before the sleep.
-    let goes_on = longest.window.end >= case.explanation.window.end
-        && longest.segment.wake.is_none_or(|wake| {
-            case.analysis.trace.wakings.time[wake] > case.explanation.window.end
-        });
+    let goes_on = goes_on(case, longest);
     let slept_in = case.segment_stack(sleeper, &longest.segment);
     let mut sentences: Vec<Sentence> = case.waited_in().filter(|_| !own).into_iter().collect();
     sentences.push(match sleeps {

@@ -400,6 +400,8 @@ impl Tables {
                 let file = self.reader.open(pid, map.start_avma, map.len, path);
                 let state = file.as_ref().and_then(state_of).unwrap_or_default();
                 match self.files.get(id) {
+                    // Not this time: the process has ended, or its disk does not answer.
+                    Some(Some(_)) if file.is_none() => return,
                     Some(Some(known)) if known.state == state => return,
                     _ => (file.and_then(|file| self.reader.rules(file, &self.stopped)), state),
                 }
