@@ -428,3 +428,80 @@ fn regression_the_advice_is_not_what_was_just_done() {
     let nothing = text_for(&analysis, &query, &[], 1);
     assert!(!nothing.contains("--victim"), "{nothing}");
 }
+
+/// A client waits for a server's answer from 100 to 500 ms, and the server sleeps from 110 to
+/// 490 ms, by its own timer.
+fn sleeping_server() -> (Trace, ThreadId, ThreadId) {
+    let mut scene = Scene::default();
+    let (client, server) = (scene.thread(100, 100, "client"), scene.thread(200, 200, "server"));
+    let wait = scene.stack(&["main", "query", "read", "|", "pipe_read", "schedule"]);
+    let rest = scene.stack(&["main", "rest", "nanosleep", "|", "do_nanosleep", "schedule"]);
+    let timer = scene.stack(&["|", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let answer = scene.stack(&["main", "answer", "write", "|", "pipe_write", "try_to_wake_up"]);
+    scene.switch(0, 0, IDLE, Runnable, client, StackId::EMPTY);
+    scene.switch(0, 1, IDLE, Runnable, server, StackId::EMPTY);
+    scene.switch(100 * MS, 0, client, Sleeping, IDLE, wait);
+    scene.switch(110 * MS, 1, server, Sleeping, IDLE, rest);
+    scene.wake(490 * MS, 1, IDLE, server, WakeFlags::HARDIRQ, timer);
+    scene.switch(490 * MS + 10, 1, IDLE, Runnable, server, StackId::EMPTY);
+    scene.wake(500 * MS, 1, server, client, WakeFlags::default(), answer);
+    scene.switch(500 * MS + 10, 0, IDLE, Runnable, client, StackId::EMPTY);
+    scene.switch(600 * MS, 0, client, Sleeping, IDLE, wait);
+    (scene.finish(2, 700 * MS), client, server)
+}
+
+#[test]
+fn regression_a_window_that_ends_inside_the_waits_is_explained() {
+    let (trace, client, server) = sleeping_server();
+    for (end, words) in [(600, "until its own timer expired"), (300, "and longer, until a time")] {
+        let (stall, text) = asked(&trace, vec![client], Some((120, end)));
+        assert_eq!(
+            (stall.finding.pattern, stall.finding.culprit),
+            (Pattern::TimerSleep, Some(server)),
+            "{text}"
+        );
+        assert!(text.contains(words) && !text.contains("did not report"), "{text}");
+    }
+    let (_, text) = asked(&trace, vec![server], Some((120, 300)));
+    assert!(text.contains("which had not come yet") && !text.contains("was seen to"), "{text}");
+}
+
+#[test]
+fn regression_a_window_without_a_thread_is_explained_and_nothing_else() {
+    let (trace, ..) = sleeping_server();
+    let (stall, text) = asked(&trace, vec![], Some((200, 300)));
+    let window = Window::new(Time::from_nanos(200_000_000), Time::from_nanos(300_000_000));
+    assert_eq!(stall.explanation.window, window, "{text}");
+}
+
+#[test]
+fn regression_a_thread_that_competes_for_a_cpu_is_told_as_a_whole() {
+    let mut scene = Scene::default();
+    let threads = [101, 102, 103, 104].map(|tid| scene.thread(tid, tid, "worker"));
+    let work = scene.stack(&["main", "work"]);
+    scene.switch(0, 0, IDLE, Runnable, threads[0], StackId::EMPTY);
+    for turn in 1..200 {
+        let (prev, next) = (threads[(turn - 1) % 4], threads[turn % 4]);
+        scene.switch(turn as u64 * 5 * MS, 0, prev, Runnable, next, work);
+    }
+    let trace = scene.finish(1, 1000 * MS);
+    let (stall, text) = asked(&trace, vec![threads[3]], None);
+    assert_eq!(stall.finding.pattern, Pattern::CpuStarvation, "{text}");
+    assert!(stall.explanation.window.duration_ns() > 900_000_000, "{text}");
+    assert!(text.contains("none of them for half of the time"), "{text}");
+}
+
+/// The CPUs between the recorded ones do not exist, or nothing is known of them.
+#[test]
+fn regression_cpus_without_events_are_not_busy() {
+    let mut scene = Scene::default();
+    let (client, other) = (scene.thread(100, 100, "client"), scene.thread(200, 200, "other"));
+    let wait = scene.stack(&["main", "query", "read", "|", "pipe_read", "schedule"]);
+    for (cpu, thread) in [(0, client), (7, other)] {
+        scene.switch(0, cpu, IDLE, Runnable, thread, StackId::EMPTY);
+        scene.switch(100 * MS, cpu, thread, Sleeping, IDLE, wait);
+    }
+    let trace = scene.finish(8, 500 * MS);
+    let (_, text) = asked(&trace, vec![client], Some((100, 500)));
+    assert!(text.contains("100 % idle meanwhile, 2 CPUs"), "{text}");
+}

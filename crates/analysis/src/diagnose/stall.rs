@@ -29,7 +29,7 @@ pub struct Stall {
 pub struct Query {
     /// Only these threads, the one that matters most first; empty for all.
     pub victims: Vec<ThreadId>,
-    /// Only what overlaps this window; with victims, the window itself is explained.
+    /// Only this window, and the parts of stalls inside it; with victims, it is explained whole.
     pub window: Option<Window>,
     /// Only what had not ended when the recording did; of the threads named, what they were doing
     /// then.

@@ -116,15 +116,49 @@ pub(crate) fn shorten(name: &str) -> String {
             keep
         })
         .collect();
-    if !is_long(&kept) {
-        return kept;
+    // Of the arguments of a function: `collect::<Vec<u8>>`.
+    let kept = kept.replace("::::", "::");
+    let kept = kept.strip_suffix("::").unwrap_or(&kept);
+    if !is_long(kept) {
+        return kept.to_owned();
     }
-    let mut tail = kept.as_str();
+    let mut tail = kept;
     while let Some((_, rest)) = tail.split_once("::").filter(|_| is_long(tail)) {
         tail = rest;
     }
     match tail.chars().count() {
         n if n <= MAX_LEN => format!("…::{tail}"),
         n => format!("…{}", tail.chars().skip(n - MAX_LEN).collect::<String>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_keep_the_type_of_a_method() {
+        let long = [
+            (
+                "<std::io::buffered::bufwriter::BufWriter<std::fs::File>>::flush_buf",
+                "BufWriter::flush_buf",
+            ),
+            (
+                "<&mut std::io::stdio::StderrLock<'_> as std::io::Write>::write_all_vectored",
+                "StderrLock::write_all_vectored",
+            ),
+            (
+                "alloc::vec::Vec<alloc::string::String>::extend::<core::iter::Empty<u8>>::trusted",
+                "alloc::vec::Vec::extend::trusted",
+            ),
+            (
+                "core::iter::Iterator::collect::<alloc::vec::Vec<alloc::string::String>>",
+                "core::iter::Iterator::collect",
+            ),
+        ];
+        for (name, short) in long {
+            assert_eq!(shorten(name), short);
+        }
+        assert_eq!(shorten("<T as U>::short"), "<T as U>::short");
     }
 }
