@@ -401,6 +401,39 @@ fn an_overwritten_definition_is_that_of_the_next() {
     assert_eq!(one, other);
 }
 
+/// A place has the number of an earlier one, and its own stack is overwritten: a later wait there has
+/// none, and not that of the earlier place.
+#[test]
+fn a_place_without_its_stack_does_not_get_that_of_another() {
+    let wait = |at, left: u64, stack: u64| {
+        long(at, kind::WAIT, 1 << 2, &[1_000 + left, stack << 32, 202 | 8 << 32, 0xabc, 128, 0])
+    };
+    let leaves = |at, place: u64| word(at, kind::SWITCH, 8 | 2 << 22 | place << 26);
+    let comes = |at| word(at, kind::SWITCH, 7 | 2 << 22);
+    let at = BLOCK_HEADER_BYTES as u64 / 8;
+    let of = |second: u64| {
+        let records = [
+            long(1, kind::STACK, 1, &[2 << 32 | 70, 0x1000, 0x2000]),
+            comes(5),
+            leaves(10, 0),
+            comes(20),
+            wait(21, 10, at),
+            leaves(30, 0),
+            comes(40),
+            wait(41, 30, second),
+            leaves(50, 1),
+        ];
+        let (blocks, end) = ring_of(&records);
+        let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[]);
+        let decoded = decode(&bytes, &mut Warnings::default());
+        let rows = decoded.rows.iter().flat_map(|rows| &rows.switches);
+        let left = rows.filter(|row| row.of.prev == 7).skip(1);
+        left.map(|row| row.stack != 0).collect::<Vec<_>>()
+    };
+    assert_eq!(of(at), [true, true, true]);
+    assert_eq!(of(at - 1), [true, false, false], "not the stack of the first wait");
+}
+
 /// Before the first record of its priority, a thread had the one that the record says it had before;
 /// recorders that do not say so noted it when they first saw the thread.
 #[test]

@@ -101,11 +101,21 @@ impl Process {
         });
         let excess = self.maps().count().saturating_sub(MAX_MAPS_PER_PROCESS);
         let mut left = excess;
-        self.records.retain(|record| {
-            let drop = left > 0 && matches!(record.kind, RecordKind::Map { .. });
-            left -= usize::from(drop);
-            !drop
-        });
+        // First code without a file, which a runtime compiled: of the program and its libraries, each
+        // file is mapped once.
+        let is_file = |record: &Record| {
+            let no_file: [&[u8]; 2] = [b"//anon", b"/memfd:"];
+            let is_anonymous = |path: &[u8]| no_file.iter().any(|name| path.starts_with(name));
+            record.path().is_some_and(|path| path.starts_with(b"/") && !is_anonymous(path))
+        };
+        for files_too in [false, true] {
+            self.records.retain(|record| {
+                let is_map = matches!(record.kind, RecordKind::Map { .. });
+                let drop = left > 0 && is_map && (files_too || !is_file(record));
+                left -= usize::from(drop);
+                !drop
+            });
+        }
         excess as u64
     }
 }

@@ -126,7 +126,8 @@ fn a_daemon_inherits_the_mappings_of_its_dead_parent() {
 #[test]
 fn a_jit_cannot_fill_our_memory() {
     let mut script = Script::default().comm(5, 5, "jit", true, 1);
-    for index in 0..5000 {
+    script = script.map(5, 9 << 40, "/usr/lib/runtime.so", 5);
+    for index in 0..4999 {
         script = script.map(5, index << 12, "//anon", 10 + index);
     }
     let mut log = script.log();
@@ -135,6 +136,8 @@ fn a_jit_cannot_fill_our_memory() {
         (summary(&log).len(), log.dropped),
         (1 + MAX_MAPS_PER_PROCESS, 5000 - MAX_MAPS_PER_PROCESS as u64)
     );
+    let mut paths = log.mappings().map(|map| map.path);
+    assert!(paths.any(|path| path.ends_with("runtime.so")), "the oldest, but a file");
 }
 
 #[test]
