@@ -220,6 +220,44 @@ fn live_a_wait_and_an_event_loop_that_stays_away_trigger() {
     }
 }
 
+/// A service that starts after the recorder, or again, has a control group that was not there before.
+#[test]
+fn live_a_control_group_that_comes_is_watched_and_one_that_is_missing_disarms_no_other() {
+    let test =
+        "live_a_control_group_that_comes_is_watched_and_one_that_is_missing_disarms_no_other";
+    let name = format!("unhitch-service-{}", std::process::id());
+    let roots = ["cpu", "unified", "."].map(|root| Path::new("/sys/fs/cgroup").join(root));
+    let is_there = |root: &&std::path::PathBuf| root.join("cgroup.procs").exists();
+    let Some(root) = roots.iter().find(is_there) else {
+        return eprintln!("SKIPPED {test}: no control groups are mounted");
+    };
+    let folder = root.join(&name);
+    let group = folder.strip_prefix("/sys/fs/cgroup").unwrap().display().to_string();
+    let triggers = format!(
+        "[[trigger]]\nkind = \"wait\"\ncontrol_group = {group:?}\nthreshold = \"1h\"\n\
+         [[trigger]]\nkind = \"wait\"\npid = 1\nthreshold = \"1h\"\n"
+    );
+    let Some(service) = Service::start(test, "", &triggers) else { return };
+    let armed = || {
+        let status = service.status();
+        [0, 1].map(|number| status["triggers"][number]["armed"].as_bool().unwrap())
+    };
+    if !armed()[1] {
+        return eprintln!("SKIPPED {test}: {}", service.log());
+    }
+    assert!(!armed()[0], "{}", service.log());
+    if let Err(error) = fs::create_dir(&folder) {
+        return eprintln!("SKIPPED {test}: {}: {error}", folder.display());
+    }
+    let begun = Instant::now();
+    while armed() != [true, true] && begun.elapsed() < TIMEOUT {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let came = armed();
+    fs::remove_dir(&folder).unwrap();
+    assert_eq!(came, [true, true], "{}", service.log());
+}
+
 #[test]
 fn live_a_killed_recorder_leaves_no_half_file_and_comes_back() {
     let test = "live_a_killed_recorder_leaves_no_half_file_and_comes_back";

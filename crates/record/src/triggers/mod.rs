@@ -29,6 +29,14 @@ pub(crate) struct Sources {
     threads: Vec<JoinHandle<()>>,
     /// Of each trigger, why it could not be armed.
     pub(crate) reasons: Vec<Option<String>>,
+    /// Of each trigger, the number of its control group, if that exists.
+    groups: Vec<Option<u64>>,
+}
+
+/// The numbers of the control groups that `triggers` are about.
+fn groups_of(triggers: &[TriggerConfig]) -> Vec<Option<u64>> {
+    let group = |trigger: &TriggerConfig| waits::group_id(trigger.what.control_group()?).ok();
+    triggers.iter().map(group).collect()
 }
 
 impl Sources {
@@ -40,12 +48,19 @@ impl Sources {
             return sources;
         };
         sources.end = Some(end);
+        sources.groups = groups_of(triggers);
         for (number, trigger) in triggers.iter().enumerate() {
             let armed = sources.arm(number, &trigger.what, reporter, &ended);
             sources.reasons.push(armed.err());
         }
         sources.arm_waits(triggers, reporter, &ended);
         sources
+    }
+
+    /// True if a control group came, went, or is another one of the same name, as after the restart of
+    /// a service: then its triggers see nothing until all are armed again.
+    pub(crate) fn are_stale(&self, triggers: &[TriggerConfig]) -> bool {
+        groups_of(triggers) != self.groups
     }
 
     fn arm(
@@ -80,6 +95,15 @@ impl Sources {
                 What::Stall(watched) => Some((number, true, watched)),
                 _ => None,
             })
+            .filter(|(number, _, watched)| {
+                let missing = match &watched.target {
+                    Target::ControlGroup(path) => waits::group_id(path).err(),
+                    _ => None,
+                };
+                let is_there = missing.is_none();
+                self.reasons[*number] = missing;
+                is_there
+            })
             .collect();
         let ended = ended.try_clone().map_err(|error| error.to_string());
         let armed = ended.and_then(|ended| {
@@ -105,5 +129,50 @@ impl Drop for Sources {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    #[test]
+    fn a_control_group_of_the_same_name_is_another_one() {
+        let hierarchies =
+            ["cpu", "unified", "."].map(|name| PathBuf::from("/sys/fs/cgroup").join(name));
+        let name = format!("unhitch-triggers-{}", std::process::id());
+        let made = hierarchies.iter().find(|root| std::fs::create_dir(root.join(&name)).is_ok());
+        let Some(root) = made else {
+            let _ = writeln!(std::io::stderr(), "SKIPPED a_control_group_of_the_same_name");
+            return;
+        };
+        let folder = root.join(&name);
+        let path = folder.strip_prefix("/sys/fs/cgroup").unwrap().to_str().unwrap().to_owned();
+        let watched = |target| Watched {
+            threshold: Duration::from_millis(200),
+            target,
+            all_threads: false,
+            idle_waits: false,
+        };
+        let trigger = |target| TriggerConfig {
+            name: "waits".to_owned(),
+            what: What::Wait(watched(target)),
+            delay: Duration::ZERO,
+            min_interval: Duration::ZERO,
+        };
+        let triggers = [trigger(Target::ControlGroup(path)), trigger(Target::Pid(1))];
+        let mut sources = Sources::default();
+        sources.groups = groups_of(&triggers);
+        assert!(sources.groups[0].is_some() && sources.groups[1].is_none());
+        assert!(!sources.are_stale(&triggers));
+        std::fs::remove_dir(&folder).unwrap();
+        assert!(sources.are_stale(&triggers), "it is gone");
+        std::fs::create_dir(&folder).unwrap();
+        let is_stale = sources.are_stale(&triggers);
+        std::fs::remove_dir(&folder).unwrap();
+        assert!(is_stale, "it is another one");
     }
 }

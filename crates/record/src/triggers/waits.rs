@@ -122,7 +122,7 @@ fn name_bytes(text: &str) -> [u8; 16] {
 }
 
 /// The kernel's number of a control group, which is that of its folder.
-fn group_id(path: &str) -> Result<u64, String> {
+pub(super) fn group_id(path: &str) -> Result<u64, String> {
     let folder = Path::new("/sys/fs/cgroup").join(path.trim_matches('/'));
     let about = std::fs::metadata(&folder);
     about.map(|about| about.ino()).map_err(|error| format!("{}: {error}", folder.display()))

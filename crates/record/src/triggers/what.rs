@@ -72,6 +72,18 @@ impl What {
             Self::Command { command, every } => format!("{command:?} every {}", ms(every)),
         }
     }
+
+    /// The control group that it is about.
+    pub(crate) fn control_group(&self) -> Option<&str> {
+        match self {
+            Self::Wait(watched) | Self::Stall(watched) => match &watched.target {
+                Target::ControlGroup(path) => Some(path),
+                _ => None,
+            },
+            Self::Pressure(pressure) => pressure.control_group.as_deref(),
+            Self::HungTask | Self::Heartbeat { .. } | Self::Command { .. } => None,
+        }
+    }
 }
 
 /// Threads whose waits are watched.

@@ -70,6 +70,7 @@ pub(super) struct Service<'a> {
     pub(super) status_interval: Option<Duration>,
     pub(super) status_due: Instant,
     pub(super) metrics_due: Instant,
+    pub(super) groups_due: Instant,
 }
 
 /// Saves of this recorder.
@@ -150,6 +151,7 @@ impl<'a> Service<'a> {
             status_interval,
             status_due: now,
             metrics_due: now,
+            groups_due: now,
         };
         let warnings: Vec<String> =
             service.recorder.warnings().iter().cloned().chain(service.not_armed()).collect();
@@ -233,6 +235,7 @@ impl<'a> Service<'a> {
             }
             self.save_what_is_due();
             self.tell_status();
+            self.follow_groups();
         }
         Ok(())
     }
@@ -244,6 +247,7 @@ impl<'a> Service<'a> {
         let dues = self.wanted.iter().map(|wanted| wanted.due);
         let dues = dues.chain(self.status_interval.map(|_| self.status_due));
         let dues = dues.chain(self.config.metrics.as_ref().map(|_| self.metrics_due));
+        let dues = dues.chain(self.groups_due());
         let next = dues.map(|due| due.saturating_duration_since(now)).min();
         // Rounded up, so that what is due is not just not due yet.
         next.map_or(longest, |next| (next + Duration::from_millis(1)).min(longest))

@@ -4,9 +4,12 @@
 use super::WatchEvent;
 use super::config::Config;
 use super::service::Service;
-use crate::triggers::Sources;
+use crate::triggers::{Sources, TriggerConfig};
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often the control groups of triggers are looked up: a service that restarts has a new one.
+const GROUPS_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Service<'_> {
     /// Reads the configuration again. If it is wrong, the old one goes on.
@@ -31,15 +34,37 @@ impl Service<'_> {
         let triggers_changed = new.triggers != self.config.triggers;
         self.config = new.with_fixed_parts_of(&self.config);
         if triggers_changed {
-            // The old ones end first: the kernel lets only one watch.
-            self.sources = Sources::default();
-            while self.hits.try_recv().is_ok() {}
-            self.sources = Sources::start(&self.config.triggers, &self.reporter);
-            for warning in self.not_armed() {
-                (self.report)(WatchEvent::Note(&warning));
-            }
+            self.arm();
         }
         json!({ "reload": { "changed": changed, "restart": restart } })
+    }
+
+    /// Arms the triggers again.
+    fn arm(&mut self) {
+        // The old ones end first: the kernel lets only one watch.
+        self.sources = Sources::default();
+        while self.hits.try_recv().is_ok() {}
+        self.sources = Sources::start(&self.config.triggers, &self.reporter);
+        for warning in self.not_armed() {
+            (self.report)(WatchEvent::Note(&warning));
+        }
+    }
+
+    /// Arms the triggers again if one of their control groups is another one, if that is due.
+    pub(super) fn follow_groups(&mut self) {
+        let now = Instant::now();
+        if self.groups_due <= now {
+            self.groups_due = now + GROUPS_INTERVAL;
+            if self.sources.are_stale(&self.config.triggers) {
+                self.arm();
+            }
+        }
+    }
+
+    /// When to look at the control groups of triggers, if there are any.
+    pub(super) fn groups_due(&self) -> Option<Instant> {
+        let has_group = |trigger: &TriggerConfig| trigger.what.control_group().is_some();
+        self.config.triggers.iter().any(has_group).then_some(self.groups_due)
     }
 
     /// Reports the status and writes the metrics, if that is due.
