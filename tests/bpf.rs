@@ -262,10 +262,15 @@ fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
             }
         };
         thread::Builder::new().name("mixed".to_owned()).spawn_scoped(scope, mixed).unwrap();
-        // They fill the rings.
+        // They fill the rings, in a second or two, however fast the machine is.
         let ((ask, asked), (answer, answered)) = (there, back);
         scope.spawn(move || while asked.recv().is_ok() && answer.send(()).is_ok() {});
-        scope.spawn(move || while goes_on() && ask.send(()).is_ok() && answered.recv().is_ok() {});
+        scope.spawn(move || {
+            let mut asked = || ask.send(()).is_ok() && answered.recv().is_ok();
+            while goes_on() && (0..150).all(|_| asked()) {
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
         let begin = Instant::now();
         let is_overwritten = |recorder: &mut Recorder| {
             let started = recorder.status().cpus.iter().map(|cpu| cpu.held).collect::<Vec<_>>();
@@ -288,7 +293,9 @@ fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
     let trace = unhitch_formats::open(&path).unwrap();
     let (mut waits, mut without_stack) = ([0; 2], [0; 2]);
     let switches = &trace.switches;
-    for at in 0..switches.len() {
+    // Outside of it, the ring that had the stacks may be overwritten.
+    let window = trace.common_window();
+    for at in (0..switches.len()).filter(|&at| window.contains(switches.time[at])) {
         let nice = |thread, prio| {
             let is_napper = name_of(&trace, thread) == "napper";
             assert!(!is_napper || prio == 120 + NICE as i16, "priority {prio} at {at}");
