@@ -389,6 +389,9 @@ impl Opened {
         let mut opened = open_image(files, &wanted);
         // What is at the path of a file that is gone must prove that it is the same.
         let gone = opened.as_ref().err().and(unhitch_model::Module::path_before(path));
+        if gone.is_some() && recorded.build_id.is_empty() {
+            return Err(Missing::Unreadable);
+        }
         if let Some(path) = gone {
             wanted = Wanted::Mapped(path.into());
             opened = open_image(files, &wanted);

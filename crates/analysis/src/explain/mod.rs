@@ -56,13 +56,8 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
         );
         let before = analysis.timeline.life(thread).start.min(window.end);
         if window.start < before && !queued {
-            // The waker did not exist yet: what came before its birth is what its process did.
-            let leader = analysis.trace.threads.process_of(thread).leader;
-            let part = Window::new(window.start, before);
-            match leader != thread && analysis.timeline.life(leader).start < before {
-                true => open.push((leader, part, hop)),
-                false => explanation.pieces.push(unseen(thread, part, hop)),
-            }
+            // The waker did not exist yet: what came before its birth is not explained by it.
+            explanation.pieces.push(unseen(thread, Window::new(window.start, before), hop));
         }
         let seen_end = segments.last().map_or(before.max(window.start), |last| last.window.end);
         if seen_end < window.end {
@@ -221,8 +216,10 @@ fn owner_then_waker(
     hop: Hop,
     segment: &Segment,
 ) -> impl Iterator<Item = Hop> + use<> {
+    // The window that is explained may end before the release.
+    let until = |released: usize| analysis.trace.wakings.time[released].min(hop.window.end);
     let owner = released_by_owner(analysis, &hop, segment).map(|(by, released)| Hop {
-        window: Window::new(hop.window.start, analysis.trace.wakings.time[released]),
+        window: Window::new(hop.window.start, until(released)),
         source: WakeSource { context: WakeContext::Task, interrupt: None },
         released: Some(released),
         wake: None,
