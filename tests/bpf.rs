@@ -266,7 +266,7 @@ fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
         let ((ask, asked), (answer, answered)) = (there, back);
         scope.spawn(move || while asked.recv().is_ok() && answer.send(()).is_ok() {});
         scope.spawn(move || {
-            let mut asked = || ask.send(()).is_ok() && answered.recv().is_ok();
+            let asked = || ask.send(()).is_ok() && answered.recv().is_ok();
             while goes_on() && (0..150).all(|_| asked()) {
                 thread::sleep(Duration::from_millis(5));
             }
