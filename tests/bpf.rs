@@ -219,30 +219,16 @@ fn nap(left: u32) {
     sleep_at(left, Duration::from_micros(1500));
 }
 
-/// A ring that has been overwritten many times has the stacks of what it holds, and the priorities of
-/// its threads, though both were written first in what is gone.
-#[test]
-fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
-    const NICE: i32 = 5;
+const NICE: i32 = 5;
+
+/// Saves what the rings hold after they were overwritten many times by threads that wait; false if
+/// they were not. "nappers" have a priority of their own and one place each, "mixed" has two.
+fn save_overwritten(recorder: &mut Recorder, path: &Path) -> bool {
     /// How long a ring of this size lasts on a busy machine, and several times that on an idle one.
     const HISTORY: Duration = Duration::from_secs(6);
-    let _alone = alone();
-    let mut options = Options::default();
-    (options.engine, options.stack_budget_ppm) = (EngineChoice::Bpf, 0);
-    options.ring_bytes_per_cpu = Some(1 << 20);
-    let test = "live_an_overwritten_ring_has_its_stacks_and_priorities";
-    let mut recorder = match Recorder::start(&options) {
-        Ok(recorder) => recorder,
-        Err(error) => {
-            let _ = writeln!(stderr(), "SKIPPED {test}: {error}");
-            return;
-        }
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("overwritten.hitch");
     let ended = AtomicBool::new(false);
     let (there, back) = (mpsc::sync_channel(0), mpsc::sync_channel(0));
-    let overwritten = thread::scope(|scope| {
+    thread::scope(|scope| {
         let goes_on = || !ended.load(Ordering::Relaxed);
         for depth in 0..8 {
             let nap = move || {
@@ -277,15 +263,36 @@ fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
             started.iter().all(|held| held.end.since(held.start) < HISTORY.as_nanos() as u64 / 2)
         };
         thread::sleep(HISTORY);
-        while !is_overwritten(&mut recorder) && begin.elapsed() < Duration::from_secs(60) {
+        while !is_overwritten(recorder) && begin.elapsed() < Duration::from_secs(60) {
             thread::sleep(Duration::from_millis(100));
         }
-        let overwritten = is_overwritten(&mut recorder);
+        let overwritten = is_overwritten(recorder);
         let prepared = recorder.snapshot().prepare(&Extras::default()).unwrap();
-        prepared.save(&SaveTarget::File(path.clone())).unwrap();
+        prepared.save(&SaveTarget::File(path.to_owned())).unwrap();
         ended.store(true, Ordering::Relaxed);
         overwritten
-    });
+    })
+}
+
+/// A ring that has been overwritten many times has the stacks of what it holds, and the priorities of
+/// its threads, though both were written first in what is gone.
+#[test]
+fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
+    let _alone = alone();
+    let mut options = Options::default();
+    (options.engine, options.stack_budget_ppm) = (EngineChoice::Bpf, 0);
+    options.ring_bytes_per_cpu = Some(1 << 20);
+    let test = "live_an_overwritten_ring_has_its_stacks_and_priorities";
+    let mut recorder = match Recorder::start(&options) {
+        Ok(recorder) => recorder,
+        Err(error) => {
+            let _ = writeln!(stderr(), "SKIPPED {test}: {error}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("overwritten.hitch");
+    let overwritten = save_overwritten(&mut recorder, &path);
     if !overwritten {
         let _ = writeln!(stderr(), "SKIPPED {test}: the rings were not overwritten in a minute");
         return;
