@@ -157,14 +157,20 @@ fn events(path: &Path) -> (Vec<String>, Vec<String>) {
     (switches.collect(), wakings.collect())
 }
 
-/// What `why` answers of the thread that hung: its sentences and the chain, but for the functions.
-/// perf names those by the files of this machine, whatever their build, and we do not; where the
-/// kernel is another one, nobody can be found unasked. The shares of time below have threads whose
-/// process the text of perf script does not name.
+/// What `why` answers first: its sentences and the chain. The shares of time below have threads whose
+/// process the text of perf script does not name. Under another kernel than the recorded one, perf
+/// still names functions by this machine's files, and we do not: then the thread that hung is asked
+/// about, and the lines with functions are left out.
 fn answer(path: &Path) -> String {
-    let output = unhitch(&["why", "--victim", "typing", "--top", "1", path.to_str().unwrap()]);
+    let recorded = unhitch_formats::open(path).unwrap().meta.kernel;
+    let is_own = recorded == fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim();
+    let asked: &[&str] = if is_own { &[] } else { &["--victim", "typing"] };
+    let output = unhitch(&[&["why", "--top", "1", path.to_str().unwrap()], asked].concat());
     let text = String::from_utf8(output.stdout).unwrap();
     let answer = text.split("where the time went").next().unwrap();
+    if is_own {
+        return answer.to_owned();
+    }
     let has_functions = |line: &str| line.contains('→') || line.contains("By function");
     answer.lines().filter(|line| !has_functions(line)).collect::<Vec<_>>().join("\n")
 }

@@ -74,10 +74,7 @@ fn live_the_holder_is_named_where_another_ended_the_wait() {
         assert_eq!(cause["evidence"], "direct", "{said}");
         assert_eq!(readings["last_waker"]["thread"], last_waker, "{said}");
         assert_eq!(readings["holder"]["thread"], "holder", "{said}");
-        // An address and an owner both prove it; which of them is recorded is for the scheduler.
-        let by = readings["same_lock_by"].as_str().unwrap_or_default();
-        let proves = |by: &str| ["address", "owner"].contains(&by);
-        assert!(by == same_lock_by || (proves(by) && proves(same_lock_by)), "{said}");
+        assert_eq!(readings["same_lock_by"].as_str().unwrap_or_default(), same_lock_by, "{said}");
         let held_ms = |who: &str| readings[who]["held_ns"].as_u64().unwrap() / 1_000_000;
         assert!(held_ms("holder") >= HELD_MS * 9 / 10, "{said}");
         assert!(held_ms("last_waker") >= PASSED_ON_MS * 9 / 10, "{said}");

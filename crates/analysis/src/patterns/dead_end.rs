@@ -88,10 +88,9 @@ fn why_lost(case: &Case<'_>) -> (Sentence, &'static str) {
             ),
             "Record with larger buffers (--buffer), and save sooner after the hang.",
         ),
-        (false, true) => (
-            Sentence::from("the recording begins after what it did last, and has nothing of it"),
-            "",
-        ),
+        (false, true) => {
+            (Sentence::from("the start or end of the recording hides what it did meanwhile"), "")
+        }
         (false, false) => (Sentence::from("the kernel did not report what it did meanwhile"), ""),
     }
 }
