@@ -1,9 +1,10 @@
 //! What recording by BPF promises, on this machine's kernel. Where it does not load, the tests are
 //! skipped and print `SKIPPED name: reason` to stderr.
 
+use std::fs;
 use std::io::{Write, stderr};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -321,6 +322,76 @@ fn live_an_overwritten_ring_has_its_stacks_and_priorities() {
     assert!(waits[0] >= 100 && waits[1] >= 5, "{waits:?} waits");
     let is_few = |of: usize, part: usize| without_stack[of] * part <= waits[of];
     assert!(is_few(0, 5) && is_few(1, 3), "{without_stack:?} of {waits:?} waits have no stack");
+}
+
+/// The greatest thread id that the kernel gives, for as long as this lives: as most machines have it.
+struct ManyIds(String);
+
+const PID_MAX: &str = "/proc/sys/kernel/pid_max";
+
+impl ManyIds {
+    fn allow() -> Option<Self> {
+        let before = fs::read_to_string(PID_MAX).ok()?;
+        fs::write(PID_MAX, "4194304").ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for ManyIds {
+    fn drop(&mut self) {
+        let _ = fs::write(PID_MAX, &self.0);
+    }
+}
+
+/// Starts a program whose thread has this id.
+fn spawn_with_id(id: u32, command: &mut Command) -> Option<Child> {
+    for _ in 0..50 {
+        fs::write("/proc/sys/kernel/ns_last_pid", (id - 1).to_string()).ok()?;
+        let mut child = command.spawn().unwrap();
+        if child.id() == id {
+            return Some(child);
+        }
+        // Another program was started meanwhile.
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    None
+}
+
+/// Threads whose ids have the same low bits do not forget each other's waits.
+#[test]
+fn live_threads_with_like_ids_keep_their_waits() {
+    let _alone = alone();
+    let test = "live_threads_with_like_ids_keep_their_waits";
+    let Some(_many) = ManyIds::allow() else {
+        let _ = writeln!(stderr(), "SKIPPED {test}: {PID_MAX} cannot be set here");
+        return;
+    };
+    let Some(mut recorder) = start(test) else { return };
+    let mut sleeper = Command::new("sleep").arg("2").spawn().unwrap();
+    let mut like = Command::new("sh");
+    like.args(["-c", "while :; do sleep 0.01; done"]);
+    let naps: Vec<Child> =
+        (1..=3).filter_map(|nth| spawn_with_id(sleeper.id() + nth * 65536, &mut like)).collect();
+    let (tid, like_ids) = (sleeper.id(), naps.len());
+    sleeper.wait().unwrap();
+    for mut nap in naps {
+        nap.kill().unwrap();
+        nap.wait().unwrap();
+    }
+    if like_ids == 0 {
+        let _ = writeln!(stderr(), "SKIPPED {test}: no thread could be given the id that it needs");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("like.hitch");
+    let prepared = recorder.snapshot().prepare(&Extras::default()).unwrap();
+    prepared.save(&SaveTarget::File(path.clone())).unwrap();
+    let trace = unhitch_formats::open(&path).unwrap();
+    let kept = trace.kept_waits.iter().find(|wait| {
+        trace.threads.get(wait.thread).tid == tid && wait.syscall == Some(SYS_CLOCK_NANOSLEEP)
+    });
+    assert!(kept.is_some(), "the sleep of thread {tid} was forgotten");
 }
 
 /// The recorder takes a stack that it remembers only if unwinding would give the same.

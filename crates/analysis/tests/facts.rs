@@ -362,3 +362,38 @@ fn a_sockets_other_end_is_who_has_it_open() {
     assert_eq!(culprit, None, "{text}");
     assert!(text.contains("It waited on a Unix socket in"), "{text}");
 }
+
+/// "client" waits for "server", which waits for a lock of "holder", which is stopped from 40 to 600 ms.
+#[test]
+fn a_lock_on_the_way_to_a_stopped_thread_is_told() {
+    let mut scene = Scene::default();
+    let [client, server, holder, shell] =
+        [(300, "client"), (400, "server"), (500, "holder"), (600, "shell")]
+            .map(|(id, name)| scene.thread(id, id, name));
+    let receive = scene.stack(&["main", "recv", "|", "tcp_recvmsg", "sk_wait_data", "schedule"]);
+    let lock = ["main", "serve", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"];
+    let lock = scene.stack(&lock);
+    let stop = scene.stack(&["main", "work", "|", "get_signal", "do_signal_stop", "schedule"]);
+    let rest = scene.stack(&["main", "rest", "|", "do_nanosleep", "schedule"]);
+    let go_on = scene.stack(&["main", "kill", "|", "kill_something_info", "try_to_wake_up"]);
+    let unlock = ["main", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"];
+    let unlock = scene.stack(&unlock);
+    let send = scene.stack(&["main", "send", "|", "tcp_sendmsg", "sock_def_readable"]);
+    let none = StackId::EMPTY;
+    let woken = WakeFlags::default();
+    scene.switch(40 * MS, 1, IDLE, Runnable, holder, none);
+    scene.switch(41 * MS, 1, holder, Stopped, IDLE, stop);
+    scene.switch(50 * MS, 0, IDLE, Runnable, client, none);
+    scene.switch(51 * MS, 0, client, Sleeping, server, receive);
+    scene.switch(52 * MS, 0, server, Sleeping, IDLE, lock);
+    scene.switch(599 * MS, 1, IDLE, Runnable, shell, none);
+    scene.wake(600 * MS, 1, shell, holder, woken, go_on);
+    scene.switch(600 * MS + 10, 1, shell, Sleeping, holder, rest);
+    scene.wake(601 * MS, 1, holder, server, woken, unlock);
+    scene.switch(601 * MS + 10, 0, IDLE, Runnable, server, none);
+    scene.wake(602 * MS, 0, server, client, woken, send);
+    scene.switch(602 * MS + 10, 0, server, Sleeping, client, rest);
+    let (stall, text) = asked(&scene.finish(2, 700 * MS), client);
+    assert_eq!(stall.finding.pattern, Pattern::Stopped, "{text}");
+    assert!(text.contains("server 400 waited for a lock in\n  serve → pthread"), "{text}");
+}

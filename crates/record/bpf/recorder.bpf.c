@@ -113,14 +113,6 @@ static __always_inline bool is_due(u64 blocked, bool known, u64 now)
 	       blocked >= wanted_wait_ns(now) * (known && !compare_stacks ? KNOWN_PLACE_WAITS : 1);
 }
 
-// Makes the slot that of another thread.
-static __always_inline void forget(struct task_slot *slot, u32 tid)
-{
-	__builtin_memset(slot, 0, sizeof(*slot));
-	slot->tid = tid;
-	slot->prio = UNKNOWN_PRIO;
-}
-
 // The ring overwrites the stacks of places, so they are taken again before it does.
 static __always_inline void forget_old_places(struct task_slot *slot, u64 now)
 {
@@ -193,10 +185,10 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 	u32 state = state_of(preempt, prev_state);
 	if (state <= PREEMPTED && prev->prio >= MIN_FAIR_PRIO && is_throttled(prev))
 		state = THROTTLED;
-	struct task_slot *slot = leaving ? slot_of(leaving) : 0;
-	if (slot) {
-		if (slot->tid != leaving)
-			forget(slot, leaving);
+	struct task_slot *slot = leaving ? take_slot(leaving) : 0;
+	if (slot && state == DEAD) {
+		slot->tid = 0;
+	} else if (slot) {
 		slot->left_ns = 0;
 		slot->woken_ns = 0;
 		slot->queued_ns = now;
@@ -213,11 +205,9 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 		}
 	}
 	ring->pending_ns = 0;
-	slot = coming ? slot_of(coming) : 0;
+	slot = coming ? take_slot(coming) : 0;
 	if (slot) {
 		s32 prio = next->prio;
-		if (slot->tid != coming)
-			forget(slot, coming);
 		if (slot->prio != prio ||
 		    (prio != USUAL_PRIO && slot->prio_period != PRIO_PERIOD(now)))
 			note_priority(ring, cpu, now, slot, coming, prio);
@@ -364,11 +354,11 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	struct task_slot *slot = slot_of(tid);
 	u32 place = 0, known_place = 0;
 	bool is_long = is_new, due = is_new && wanted_wait_ns(now) <= LONG_WAITS * min_wait_ns;
-	if (slot && slot->tid == tid && slot->left_ns && !slot->woken_ns) {
+	if (slot && slot->left_ns && !slot->woken_ns) {
 		u64 blocked = now - slot->left_ns, in_all = slot->blocked_us * 1000ull + blocked;
 		slot->woken_ns = now;
 		struct task_slot *own = slot_of(current);
-		place = place_of(current, task, own && own->tid == current ? own->python : 0);
+		place = place_of(current, task, own ? own->python : 0);
 		forget_old_places(slot, now);
 		known_place = find_place(slot->wakers, place);
 		due |= is_due(in_all, known_place, now);
@@ -429,7 +419,7 @@ int BPF_PROG(on_contention, void *lock, unsigned int flags)
 {
 	u32 tid = bpf_get_current_pid_tgid();
 	struct task_slot *slot = tid && !(flags & LCB_F_SPIN) ? slot_of(tid) : 0;
-	if (slot && slot->tid == tid)
+	if (slot)
 		slot->kernel_lock = (u64)lock;
 	return 0;
 }
@@ -439,7 +429,7 @@ int BPF_PROG(on_end_of_contention, void *lock, int result)
 {
 	u32 tid = bpf_get_current_pid_tgid();
 	struct task_slot *slot = tid ? slot_of(tid) : 0;
-	if (slot && slot->tid == tid)
+	if (slot)
 		slot->kernel_lock = 0;
 	return 0;
 }
@@ -558,14 +548,13 @@ int on_each_thread(struct bpf_iter__task *ctx)
 		return 0;
 	u32 state = state_of(false, task->__state);
 	struct task_slot *slot = slot_of(task->pid);
-	bool is_known = slot && slot->tid == task->pid;
-	if (state == DEAD || (is_known && !slot->left_ns))
+	if (state == DEAD || (slot && !slot->left_ns))
 		return 0;
 	__builtin_memset(sleeper, 0, __builtin_offsetof(struct sleeper, frames));
 	sleeper->tid = task->pid;
 	sleeper->tgid = task->tgid;
 	sleeper->state = state;
-	if (is_known) {
+	if (slot) {
 		sleeper->left_ns = slot->left_ns;
 		sleeper->owner = slot->owner;
 		sleeper->kernel_lock = slot->kernel_lock;

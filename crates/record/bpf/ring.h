@@ -13,6 +13,7 @@
 #define MAX_FRAMES 127
 #define KNOWN_STACKS_PER_CPU 4096
 #define TASK_SLOTS 65536
+#define TASK_PLACES 4
 // Places of each thread that are remembered: numbers from 1.
 #define PLACES 7
 
@@ -56,13 +57,13 @@ struct cpu_ring {
 };
 _Static_assert(sizeof(struct cpu_ring) == 192, "as in bpf.rs");
 
-// What a thread did last, by the low bits of its id.
+// What a thread did last. Its slot is at one of TASK_PLACES places, which follow from its id.
 struct task_slot {
 	u64 left_ns; // it left its CPU, not runnable; 0 if it is runnable
 	u64 woken_ns; // it was woken after that; 0 if it was not
 	u64 queued_ns; // it left its CPU, but stayed runnable; 0 if not
 	u64 blocked_ns; // how long it was blocked since a wait of it had a stack
-	u32 tid;
+	u32 tid; // 0: nobody's
 	s32 prio; // as last written; UNKNOWN_PRIO if it was not
 	u64 context; // where in its stack it left its CPU
 	u64 kernel_lock; // the address of the lock in the kernel that it waits for; 0 for none

@@ -472,14 +472,13 @@ static __always_inline void add_python_frames(struct scratch *scratch, struct ta
 		return;
 	u32 tid = task->pid;
 	struct task_slot *slot = slot_of(tid);
-	bool is_own = slot && slot->tid == tid;
 	struct python_walk *walk = &scratch->python;
 	walk->of = *of;
 	walk->tgid = task->tgid;
 	walk->thread_id = task->thread.fsbase;
-	walk->thread = is_own ? slot->python : 0;
+	walk->thread = slot ? slot->python : 0;
 	bool found = find_python_thread(walk);
-	if (is_own)
+	if (slot)
 		slot->python = found ? walk->thread : 0;
 	walk->frame = found ? innermost_python_frame(of, walk->thread) : 0;
 	take_python_frames(scratch);

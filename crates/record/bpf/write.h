@@ -13,10 +13,41 @@ ARRAY(blocks, struct block, 1, BPF_F_MMAPABLE);
 ARRAY(cpus, struct cpu_ring, 1, BPF_F_MMAPABLE);
 ARRAY(tasks, struct task_slot, TASK_SLOTS, BPF_F_MMAPABLE);
 
+// Where a thread's slot may be: `nth` from 0, until TASK_PLACES.
+static __always_inline struct task_slot *slot_at(u32 tid, u32 nth)
+{
+	u32 key = (nth ? (tid * 0x9e3779b1u >> 16) + nth : tid) & (TASK_SLOTS - 1);
+	return bpf_map_lookup_elem(&tasks, &key);
+}
+
+// The slot of a thread, if it has one.
 static __always_inline struct task_slot *slot_of(u32 tid)
 {
-	u32 key = tid & (TASK_SLOTS - 1);
-	return bpf_map_lookup_elem(&tasks, &key);
+	for (u32 nth = 0; nth < TASK_PLACES; nth++) {
+		struct task_slot *slot = slot_at(tid, nth);
+		if (slot && slot->tid == tid)
+			return slot;
+	}
+	return 0;
+}
+
+// The slot of a thread, which takes one if it has none: one that is free, or else that of another
+// thread, whose wait is forgotten.
+static __noinline struct task_slot *take_slot(u32 tid)
+{
+	struct task_slot *slot = slot_of(tid);
+	if (slot)
+		return slot;
+	for (u32 nth = 0; nth < TASK_PLACES && (!slot || slot->tid); nth++)
+		slot = slot_at(tid, nth);
+	if (slot && slot->tid)
+		slot = slot_at(tid, 0);
+	if (!slot)
+		return 0;
+	__builtin_memset(slot, 0, sizeof(*slot));
+	slot->tid = tid;
+	slot->prio = UNKNOWN_PRIO;
+	return slot;
 }
 
 // From when on the stacks of places count: the ring that is overwritten fastest has gone an eighth on

@@ -18,7 +18,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use unhitch_formats::perf_data::EventAttr;
 use unhitch_formats::perf_data::attr::{
-    SW_CPU_CLOCK, SW_DUMMY, TYPE_HARDWARE, TYPE_SOFTWARE, TYPE_TRACEPOINT, flag, sample,
+    SW_CPU_CLOCK, SW_DUMMY, TYPE_HARDWARE, TYPE_SOFTWARE, TYPE_TRACEPOINT, flag, read_format,
+    sample,
 };
 
 /// `CLOCK_MONOTONIC`: the only clock that NMIs, futex timeouts, X11 and user programs share.
@@ -423,7 +424,8 @@ impl Variant {
 }
 
 /// Opens the dummy event that carries the side-band: mappings, names and lifetimes. It wakes its
-/// reader every `watermark` bytes. Older kernels do not have all features.
+/// reader every `watermark` bytes, and counts for how long it was enabled. Older kernels do not have
+/// all features.
 ///
 /// *Why no build ids*: Linux marks the mappings that it reports to others, too, as having one if it
 /// has just reported one with (`perf_event_mmap_output`, 5.12 to at least 6.18). They take the device
@@ -450,7 +452,8 @@ pub(crate) fn sideband(cpu: u16, watermark: u32) -> io::Result<(OwnedFd, EventAt
             clockid: CLOCK,
             ..EventAttr::default()
         };
-        result = sys::perf_event_open(&attr.encode(), cpu).map(|fd| (fd, attr));
+        let counted = EventAttr { read_format: read_format::TOTAL_TIME_ENABLED, ..attr.clone() };
+        result = sys::perf_event_open(&counted.encode(), cpu).map(|fd| (fd, attr));
         match &result {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
             _ => break,

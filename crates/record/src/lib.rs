@@ -34,6 +34,7 @@ mod error;
 mod events;
 mod futex;
 mod history;
+mod hotplug;
 mod idle_probe;
 mod kernel;
 mod machine;

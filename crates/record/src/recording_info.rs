@@ -50,11 +50,7 @@ impl RecordingInfo {
             .filter(with_ip)
             .flat_map(|event| event.ids.iter().copied())
             .collect();
-        descriptions.push(EventDesc {
-            name: "dummy:HG".to_owned(),
-            attr: session.sideband_attr.clone(),
-            ids: session.sideband_ids.clone(),
-        });
+        descriptions.push(session.sideband().description());
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let features = Features {
             host: text("/proc/sys/kernel/hostname"),

@@ -9,11 +9,13 @@ use crate::bpf::Engine;
 use crate::error::Error;
 use crate::events::{self, Event};
 use crate::history::History;
+use crate::hotplug::{self, Hotplug};
 use crate::naming::RuleReader;
 use crate::options::{DEFAULT_RING_BYTES, EngineChoice, Options};
 use crate::ring::{DrainedRing, EventRing, OverwriteRing};
-use crate::sideband::SidebandLog;
+use crate::sideband::Sideband;
 use crate::{kernel, permission, procfs, sys};
+use rustc_hash::FxHashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -21,11 +23,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use unhitch_formats::perf_data::EventAttr;
 use unhitch_model::Time;
 
-/// Size of a side-band ring in bytes; it holds about a thousand records.
-const SIDEBAND_LEN: usize = 128 << 10;
 /// Minimum size of a ring in bytes; a smaller one is not worth having.
 pub(crate) const MIN_RING_BYTES: usize = 256 << 10;
 /// The side-band log is compacted when it has grown by this many bytes.
@@ -75,28 +74,9 @@ pub(crate) struct Session {
     /// Records instead of the events.
     pub(crate) engine: Option<Engine>,
     sideband: Mutex<Sideband>,
-    pub(crate) sideband_attr: EventAttr,
-    pub(crate) sideband_ids: Vec<u64>,
+    /// CPUs that went offline and came back, and of which events are missing since then.
+    unrecorded: Mutex<FxHashSet<u16>>,
     history: Mutex<History>,
-}
-
-/// The side-band rings and their log.
-pub(crate) struct Sideband {
-    rings: Vec<DrainedRing>,
-    pub(crate) log: SidebandLog,
-    scratch: Vec<u8>,
-    compacted: usize,
-}
-
-impl Sideband {
-    /// Reads all new records into the log.
-    pub(crate) fn drain(&mut self) {
-        self.scratch.clear();
-        for ring in &mut self.rings {
-            ring.drain(&mut self.scratch);
-        }
-        self.log.add(&self.scratch);
-    }
 }
 
 /// A session and its drain thread; dropping it stops both.
@@ -131,29 +111,23 @@ impl Running {
         reader: Box<dyn RuleReader>,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Error> {
-        let (fds, rings, sideband_attr, sideband_ids) = open_sideband(online, warnings)?;
-        let mut log = SidebandLog::default();
+        let mut sideband = Sideband::open(online, warnings)?;
         if kept == Rings::Streamed {
-            log.keep_unwritten();
+            sideband.log.keep_unwritten();
         }
-        let sideband = Mutex::new(Sideband { rings, log, scratch: Vec::new(), compacted: 0 });
         let mut session = Session {
             rings: kept,
             events: Vec::new(),
             cpus: Vec::new(),
             engine,
-            sideband,
-            sideband_attr,
-            sideband_ids,
+            sideband: Mutex::new(sideband),
+            unrecorded: Mutex::default(),
             history: Mutex::new(History::new(Vec::new())),
         };
 
         // First the side-band, then /proc: a process that appears in between is in both, and no
         // process is in neither.
-        for fd in &fds {
-            sys::enable(fd.as_fd())
-                .map_err(|source| Error::System { action: "start the side-band", source })?;
-        }
+        session.sideband().enable()?;
         session.seed(warnings);
         if let Some(engine) = &mut session.engine
             && let Err(error) = engine.attach(options, reader)
@@ -172,7 +146,7 @@ impl Running {
         let drained = Arc::clone(&session);
         let drain = std::thread::Builder::new()
             .name("unhitch-drain".to_owned())
-            .spawn(move || drained.drain_until(&fds, &stopped));
+            .spawn(move || drained.drain_until(&stopped));
         let drain = drain.map_err(|source| Error::System { action: "start a thread", source })?;
         Ok(Self { session, stop, drain: Some(drain) })
     }
@@ -269,17 +243,17 @@ impl Session {
         }
     }
 
-    fn drain_until(&self, fds: &[OwnedFd], stop: &UnixStream) {
-        let mut sources: Vec<&OwnedFd> = fds.iter().collect();
+    fn drain_until(&self, stop: &UnixStream) {
+        let mut hotplug = Hotplug::new();
+        let mut sources = self.sideband().events();
         loop {
             let mut polled = vec![stop.as_fd()];
-            polled.extend(sys::borrow(sources.iter().copied()));
+            polled.extend(sources.iter().map(|event| event.as_fd()));
             let Ok(ready) = sys::poll(&polled, 1000) else { return };
             if ready.first().is_none_or(|stop| stop.readable || stop.hung_up) {
                 return;
             }
-            // The event of a CPU that went offline stays hung up forever: waiting for it would
-            // spin.
+            // Waiting for an event that has hung up would spin.
             let mut hung_up = ready[1..].iter().map(|ready| ready.hung_up);
             sources.retain(|_| !hung_up.next().unwrap_or(false));
             let now = sys::monotonic_now();
@@ -290,7 +264,33 @@ impl Session {
             if sideband.log.memory() > sideband.compacted + COMPACT_GROWTH_BYTES {
                 self.compact(&mut sideband);
             }
+            drop(sideband);
+            if hotplug.is_possible() {
+                self.reopen();
+                sources = self.sideband().events();
+            }
         }
+    }
+
+    /// Opens again what the kernel has closed because a CPU was offline for some time.
+    fn reopen(&self) {
+        let came_back = self.sideband().reopen();
+        if came_back.is_empty() {
+            return;
+        }
+        // What happened since then is only in /proc.
+        self.seed(&mut Vec::new());
+        let is_recorded =
+            |cpu| self.engine.as_ref().is_some_and(|engine| engine.sample(cpu).is_ok());
+        let lost = came_back.into_iter().filter(|&cpu| !is_recorded(cpu));
+        self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner).extend(lost);
+    }
+
+    /// What is missing of CPUs that went offline or came online, as warnings for the user.
+    pub(crate) fn hotplugged(&self) -> Vec<String> {
+        let recorded: Vec<u16> = self.started().into_iter().map(|(cpu, _)| cpu).collect();
+        let unrecorded = self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner);
+        hotplug::warnings(&recorded, &unrecorded, self.engine.is_some())
     }
 
     fn compact(&self, sideband: &mut Sideband) {
@@ -311,7 +311,7 @@ impl Session {
         let rings: usize = self.cpus.iter().map(|cpu| cpu.ring.len()).sum();
         let sideband = self.sideband();
         let engine = self.engine.as_ref().map_or(0, Engine::memory);
-        rings + engine + sideband.rings.len() * SIDEBAND_LEN + sideband.log.memory()
+        rings + engine + sideband.memory()
     }
 }
 
@@ -365,11 +365,11 @@ fn ring_len(options: &Options) -> usize {
 }
 
 /// True if the CPU went offline. Events are opened CPU by CPU, and such a CPU is left out.
-fn is_offline(error: &io::Error) -> bool {
+pub(crate) fn is_offline(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV)
 }
 
-fn open_failed(event: &str, cpu: u16, source: io::Error) -> Error {
+pub(crate) fn open_failed(event: &str, cpu: u16, source: io::Error) -> Error {
     match source.raw_os_error() {
         _ if permission::is_permission(&source) => {
             permission::not_permitted(&format!("{event} on CPU {cpu} ({source})"))
@@ -382,41 +382,8 @@ fn open_failed(event: &str, cpu: u16, source: io::Error) -> Error {
     }
 }
 
-type OpenSideband = (Vec<OwnedFd>, Vec<DrainedRing>, EventAttr, Vec<u64>);
-
-fn open_sideband(online: &[u16], warnings: &mut Vec<String>) -> Result<OpenSideband, Error> {
-    let (mut fds, mut rings, mut attr, mut ids) =
-        (Vec::new(), Vec::new(), EventAttr::default(), Vec::new());
-    for &cpu in online {
-        let mut len = SIDEBAND_LEN;
-        loop {
-            let (fd, opened) = match events::sideband(cpu, (len / 4) as u32) {
-                Err(error) if is_offline(&error) => break,
-                result => result.map_err(|error| open_failed("dummy:HG", cpu, error))?,
-            };
-            match DrainedRing::new(fd.as_fd(), len) {
-                Ok(ring) => {
-                    ids.push(
-                        sys::event_id(fd.as_fd())
-                            .map_err(|source| open_failed("dummy:HG", cpu, source))?,
-                    );
-                    (attr, _) = (opened, fds.push(fd));
-                    rings.push(ring);
-                    break;
-                }
-                Err(error) if is_memory(&error) && len > 16 << 10 => len /= 2,
-                Err(error) => return Err(open_failed("the side-band ring", cpu, error)),
-            }
-        }
-    }
-    if rings.len() < online.len() {
-        warnings.push("a CPU went offline while recording started: it is left out".to_owned());
-    }
-    Ok((fds, rings, attr, ids))
-}
-
 /// EPERM: over the limit of pinned memory. ENOMEM: no memory left.
-fn is_memory(error: &io::Error) -> bool {
+pub(crate) fn is_memory(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM))
 }
 

@@ -8,8 +8,10 @@
 
 mod process;
 mod record;
+mod sources;
 
 pub(crate) use record::Record;
+pub(crate) use sources::Sideband;
 
 use crate::naming::MappedFile;
 use crate::procfs::{AddressSpace, LiveProcess};

@@ -272,8 +272,7 @@ impl Snapshot {
         self.add_sleepers(unwound);
         // Not all processes are known if the recorder was stopped.
         self.peers.is_cut |= stop.load(Ordering::Relaxed);
-        let recorded: Vec<u16> = self.spans().iter().map(|span| span.cpu).collect();
-        self.warnings.extend(hotplugged(&recorded));
+        self.warnings.extend(session.hotplugged());
     }
 
     /// Adds the threads that sleep, and who has the other ends of what threads wait for.
@@ -360,23 +359,6 @@ fn time_of(record: &[u8], info: &RecordingInfo) -> Option<Time> {
         _ => record.len().checked_sub(24)?,
     };
     word(at).map(Time::from_nanos)
-}
-
-/// Warnings for CPUs that came online or went offline while recording.
-fn hotplugged(recorded: &[u16]) -> Vec<String> {
-    let online = procfs::online_cpus();
-    let came = online.iter().filter(|cpu| !recorded.contains(cpu));
-    let went = recorded.iter().filter(|cpu| !online.contains(cpu));
-    let came = came.map(|cpu| {
-        format!(
-            "CPU {cpu} came online after recording started and is not recorded: restart the \
-             recorder"
-        )
-    });
-    came.chain(
-        went.map(|cpu| format!("CPU {cpu} went offline while recording: it is no longer recorded")),
-    )
-    .collect()
 }
 
 /// The threads that sleep, by process.

@@ -8,7 +8,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -282,13 +282,23 @@ pub fn poll(fds: &[BorrowedFd], timeout_ms: i32) -> io::Result<Vec<Ready>> {
 
 /// The current time on `CLOCK_MONOTONIC`, the clock of all our records.
 pub fn monotonic_now() -> Time {
+    Time::from_nanos(clock_ns(libc::CLOCK_MONOTONIC))
+}
+
+/// For how long the machine has been suspended since it was booted, in nanoseconds: time that our
+/// clock does not count.
+pub fn suspended_ns() -> u64 {
+    clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(clock_ns(libc::CLOCK_MONOTONIC))
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: an all-zero timespec is valid, and the kernel writes one.
     let time = unsafe {
         let mut time: libc::timespec = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time);
+        libc::clock_gettime(clock, &raw mut time);
         time
     };
-    Time::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Year, month, day, hour, minute and second of a Unix time, in the local time zone.
@@ -428,18 +438,23 @@ pub fn raise_open_files() {
 
 /// Reads the count of an event.
 pub fn read_count(fd: BorrowedFd) -> io::Result<u64> {
-    let mut count = 0u64;
-    // SAFETY: the kernel writes at most the 8 bytes that it is given.
-    let read = check(unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) } as i64)?;
-    if read == 8 { Ok(count) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    read_counters(fd).map(|[count]| count)
+}
+
+/// For how long an event with `TOTAL_TIME_ENABLED` has been enabled, in nanoseconds.
+pub fn read_enabled_ns(fd: BorrowedFd) -> io::Result<u64> {
+    read_counters(fd).map(|[_count, enabled]| enabled)
+}
+
+fn read_counters<const N: usize>(fd: BorrowedFd) -> io::Result<[u64; N]> {
+    let (mut counters, len) = ([0u64; N], N * 8);
+    // SAFETY: the kernel writes at most the bytes that it is given.
+    let read =
+        check(unsafe { libc::read(fd.as_raw_fd(), counters.as_mut_ptr().cast(), len) } as i64)?;
+    if read == len as i64 { Ok(counters) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
 /// Turns the C convention (-1 and errno) into a `Result`.
 fn check<T: Copy + Into<i64>>(result: T) -> io::Result<T> {
     if result.into() < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// Borrows each descriptor.
-pub fn borrow<'a>(fds: impl IntoIterator<Item = &'a OwnedFd>) -> Vec<BorrowedFd<'a>> {
-    fds.into_iter().map(AsFd::as_fd).collect()
 }

@@ -312,6 +312,29 @@ impl Case<'_> {
         })
     }
 
+    /// What the victim waited for, and where; and the same of whoever then waited for a lock for most
+    /// of the stall. Nothing where the victim waited for nobody.
+    pub fn waits(&self) -> Vec<Sentence> {
+        let hops = self.explanation.hops.iter().filter(|hop| {
+            let is_lock = hop.class == WaitClass::Lock && hop.depth > 1 && !hop.ran_on;
+            is_lock && self.is_most(hop.window.duration_ns())
+        });
+        let behind = hops.max_by_key(|hop| (hop.window.duration_ns(), Reverse(hop.depth)));
+        let behind = behind.map(|hop| {
+            let what = wait_words::wanted(self.analysis, hop);
+            let what = what.unwrap_or_else(|| "a lock".to_owned());
+            sentence!(
+                "{} waited for {} in\n  {}",
+                self.name(hop.sleeper),
+                what,
+                self.wait_stack(hop)
+            )
+        });
+        let own = self.waited_in();
+        let behind = behind.filter(|_| own.is_some());
+        own.into_iter().chain(behind).collect()
+    }
+
     /// The instruction of `name` on which the samples of `thread` pile up; nothing where they are
     /// few or spread.
     pub fn hottest_instruction(

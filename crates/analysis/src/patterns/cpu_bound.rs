@@ -33,32 +33,28 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         piece.thread == who && piece.cause == Cause::Ran && is_work(piece, hop)
     });
     let computing = case.computing(who, &windows);
-    let mut sentences = Vec::new();
-    match case.waited_in().filter(|_| !own) {
-        Some(waited) => {
-            sentences.push(waited);
-            sentences.push(sentence!(
-                "{}, whose reply it waited for, {} on a CPU for {}{}.",
-                case.name(who),
-                if is_process { "and other threads of its process were" } else { "was" },
-                case.part(ran),
-                without_cpu(case, wanted_cpu)
-            ));
-        }
-        None => {
-            let begin = match is_nearly_all(case, ran + wanted_cpu) {
-                true => "Nobody kept it waiting: it",
-                false => "Most of the time nobody kept it waiting: it",
-            };
-            sentences.push(sentence!(
-                "{} was on a CPU for {} ({}){}.",
-                begin,
-                case.part(ran),
-                case.percent(ran),
-                without_cpu(case, wanted_cpu)
-            ));
-        }
-    }
+    let mut sentences = if own { Vec::new() } else { case.waits() };
+    sentences.push(if sentences.is_empty() {
+        let begin = match is_nearly_all(case, ran + wanted_cpu) {
+            true => "Nobody kept it waiting: it",
+            false => "Most of the time nobody kept it waiting: it",
+        };
+        sentence!(
+            "{} was on a CPU for {} ({}){}.",
+            begin,
+            case.part(ran),
+            case.percent(ran),
+            without_cpu(case, wanted_cpu)
+        )
+    } else {
+        sentence!(
+            "{}, whose reply it waited for, {} on a CPU for {}{}.",
+            case.name(who),
+            if is_process { "and other threads of its process were" } else { "was" },
+            case.part(ran),
+            without_cpu(case, wanted_cpu)
+        )
+    });
     sentences.push(computing.sentence);
     sentences.extend(case.ended_wait_in(who, "It replied").filter(|_| !own));
     let place = computing.place;

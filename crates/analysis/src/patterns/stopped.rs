@@ -43,7 +43,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         (None, _) => stopper(state, &trace.meta),
     };
     let own = stopped == case.candidate.victim;
-    let mut sentences: Vec<Sentence> = case.waited_in().filter(|_| !own).into_iter().collect();
+    let mut sentences = if own { Vec::new() } else { case.waits() };
     let ended_it =
         case.victims_wait().is_some_and(|wait| wait.by == stopped && wait.wake.is_some());
     let whom = match (own, ended_it) {

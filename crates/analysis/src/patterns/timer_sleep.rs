@@ -40,7 +40,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let own = sleeper == case.candidate.victim;
     let goes_on = goes_on(case, longest);
     let slept_in = case.segment_stack(sleeper, &longest.segment);
-    let mut sentences: Vec<Sentence> = case.waited_in().filter(|_| !own).into_iter().collect();
+    let mut sentences = if own { Vec::new() } else { case.waits() };
     sentences.push(match sleeps {
         0 | 1 => sentence!(
             "{} slept for {}, {}, in\n  {}",

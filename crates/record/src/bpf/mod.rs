@@ -24,7 +24,9 @@ use crate::procfs;
 use crate::sys::{self, SharedArray};
 use crate::unwind::{self, MAPPING_BYTES, Unwinding};
 use aya::maps::{HashMap, MapData};
-use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
+use aya::programs::perf_event::{
+    PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy, SoftwareEvent,
+};
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use hook::Hook;
@@ -94,6 +96,7 @@ pub(crate) struct Engine {
     /// The program for `sched_switch`.
     switch_program: &'static str,
     hook: Hook,
+    sampling: Sampling,
     /// What the user stacks of sleepers are unwound with.
     shared: Arc<Shared>,
     blocks: SharedArray,
@@ -104,6 +107,13 @@ pub(crate) struct Engine {
     /// How many switches the kernel had counted then, and how many had reached the programs.
     switches_at_start: (u64, u64),
     compare_stacks: bool,
+}
+
+/// The samples of CPUs.
+struct Sampling {
+    hz: u32,
+    /// What samples each CPU.
+    cpus: Mutex<FxHashMap<u16, PerfEventLinkId>>,
 }
 
 /// A difference between the kernel's count of switches and that of the programs is worth a warning
@@ -242,6 +252,7 @@ impl Engine {
             programs,
             switch_program,
             hook,
+            sampling: Sampling { hz: options.sample_hz, cpus: Mutex::default() },
             shared,
             blocks,
             rings,
@@ -277,18 +288,28 @@ impl Engine {
             }
             self.hook.attach(&mut programs)?;
         }
-        if options.sample_hz > 0 {
-            let mut programs = self.programs();
-            let sampler: &mut PerfEvent = program(&mut programs, "on_sample")?;
-            for &cpu in &self.cpus {
-                let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
-                let scope = PerfEventScope::AllProcessesOneCpu { cpu: u32::from(cpu) };
-                let rate = SamplePolicy::Frequency(u64::from(options.sample_hz));
-                sampler.attach(clock, scope, rate, false).map_err(failed("sample a CPU"))?;
-            }
-        }
+        self.cpus.iter().try_for_each(|&cpu| self.sample(cpu))?;
         self.started = sys::monotonic_now();
         self.switches_at_start = self.switches().unwrap_or_default();
+        Ok(())
+    }
+
+    /// Samples a CPU, if samples are to be recorded; also one that was offline, which had ended that.
+    pub(crate) fn sample(&self, cpu: u16) -> Result<(), Error> {
+        if self.sampling.hz == 0 {
+            return Ok(());
+        }
+        let mut programs = self.programs();
+        let sampler: &mut PerfEvent = program(&mut programs, "on_sample")?;
+        let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
+        let scope = PerfEventScope::AllProcessesOneCpu { cpu: u32::from(cpu) };
+        let rate = SamplePolicy::Frequency(u64::from(self.sampling.hz));
+        let link = sampler.attach(clock, scope, rate, false).map_err(failed("sample a CPU"))?;
+        let mut samplers = self.sampling.cpus.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(dead) = samplers.insert(cpu, link) {
+            // It is closed in any case.
+            let _ = sampler.detach(dead);
+        }
         Ok(())
     }
 

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use unhitch_formats::ring::SleeperPart;
 use unhitch_formats::scripts::ScriptFile;
 
-/// `struct task_slot`: their number, and the length of one.
+/// `struct task_slot`: their number, at how many places that of a thread may be, and the length of
+/// one.
 pub(super) const TASK_SLOTS: usize = 1 << 16;
+const TASK_PLACES: u32 = 4;
 pub(super) const TASK_SLOT_BYTES: usize = 144;
 
 /// Maps that are read at a save.
@@ -32,11 +34,21 @@ impl Shared {
 
     /// True if the thread has not been on a CPU since it was listed.
     pub(super) fn still_sleeps(&self, sleeper: &SleeperPart) -> bool {
-        let slot = (sleeper.tid as usize % TASK_SLOTS) * TASK_SLOT_BYTES;
-        if sleeper.is_estimate {
-            return self.tasks.load(slot + 32) as u32 != sleeper.tid;
+        match self.slot_of(sleeper.tid) {
+            None => sleeper.is_estimate,
+            Some(slot) => {
+                let woken_ns = self.tasks.load(slot + 8);
+                !sleeper.is_estimate && self.tasks.load(slot) == sleeper.left_ns && woken_ns == 0
+            }
         }
-        let woken_ns = self.tasks.load(slot + 8);
-        self.tasks.load(slot) == sleeper.left_ns && woken_ns == 0
+    }
+
+    /// Where the thread's `struct task_slot` is, if it has one, as `slot_of` in `bpf/write.h`.
+    fn slot_of(&self, tid: u32) -> Option<usize> {
+        let spread = tid.wrapping_mul(0x9e37_79b1) >> 16;
+        let places = (0..TASK_PLACES).map(|nth| if nth == 0 { tid } else { spread + nth });
+        places
+            .map(|place| (place as usize % TASK_SLOTS) * TASK_SLOT_BYTES)
+            .find(|&slot| self.tasks.load(slot + 32) as u32 == tid)
     }
 }

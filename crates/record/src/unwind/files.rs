@@ -5,6 +5,7 @@ use crate::procfs::ExecutableMap;
 use rustc_hash::FxHashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use unhitch_formats::perf_data::record::FileId as Inode;
 use unhitch_symbols::UnwindRules;
 
 /// Maximum number of mappings of a process: what the kernel's part can search.
@@ -36,6 +37,18 @@ pub(super) fn state_of(file: &File) -> Option<FileState> {
     let about = file.metadata().ok()?;
     let length = about.len().cast_signed();
     Some([length, about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()])
+}
+
+/// False if this is certainly another file than the mapped one: one of another mount namespace, or one
+/// that has replaced it.
+pub(super) fn may_be(file: &File, map: &ExecutableMap) -> bool {
+    let Ok(about) = file.metadata() else { return false };
+    let found = Inode {
+        major: libc::major(about.dev()),
+        minor: libc::minor(about.dev()),
+        inode: about.ino(),
+    };
+    !found.is_on_disk() || !map.file().is_on_disk() || found == map.file()
 }
 
 impl FileRules {

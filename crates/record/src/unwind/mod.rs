@@ -22,7 +22,8 @@ use crate::python::{self, PYTHON_WORDS, Python, Pythons};
 use crate::sys::SharedArray;
 use aya::maps::{HashMap, MapData, RingBuf};
 use files::{
-    FileId, FileRules, FileState, MAX_MAPPINGS_PER_PROCESS, base_avma, keep_rarest, state_of,
+    FileId, FileRules, FileState, MAX_MAPPINGS_PER_PROCESS, base_avma, keep_rarest, may_be,
+    state_of,
 };
 use pool::{Extent, Pool};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -52,6 +53,8 @@ const MANY_ROWS: u32 = 8 << 20;
 const MUCH_MEMORY_KIB: u64 = 12 << 20;
 /// Number of files above which those that no process has mapped are forgotten.
 const MAX_FILES: usize = 4096;
+/// A file has no rules if none are found so many times.
+const MAX_READINGS: u8 = 3;
 /// How long what the kernel's part may still be reading is kept.
 const GRACE: Duration = Duration::from_millis(200);
 /// A process that meets unknown code is not read again for this long; for twice as long after each
@@ -174,6 +177,8 @@ struct Tables {
     swept: FxHashMap<u32, u8>,
     /// `None`: the file has no rules.
     files: FxHashMap<FileId, Option<FileRules>>,
+    /// How often each of other files was read, and no rules were found.
+    read_in_vain: FxHashMap<FileId, u8>,
     mappings: Pool,
     rows: Pool,
     /// Another one for each time that a process's mappings are read: remembered stacks belong to one.
@@ -199,6 +204,7 @@ impl Tables {
             processes: FxHashMap::default(),
             swept: FxHashMap::default(),
             files: FxHashMap::default(),
+            read_in_vain: FxHashMap::default(),
             mappings: Pool::new(MAPPINGS),
             rows: Pool::new(rows()),
             generation: 0,
@@ -398,6 +404,7 @@ impl Tables {
             path if map.inode != 0 => {
                 let path = Path::new(OsStr::from_bytes(path));
                 let file = self.reader.open(pid, map.start_avma, map.len, path);
+                let file = file.filter(|file| may_be(file, map));
                 let state = file.as_ref().and_then(state_of).unwrap_or_default();
                 match self.files.get(id) {
                     // Not this time: the process has ended, or its disk does not answer.
@@ -410,9 +417,27 @@ impl Tables {
         };
         let rules = rules.filter(|rules| !rules.segments.is_empty());
         let rules = rules.and_then(|rules| self.keep(rules, state));
+        if rules.is_none() && self.may_have_rules(id) {
+            return;
+        }
         if let Some(Some(old)) = self.files.insert(id.clone(), rules) {
             self.rows.free(old.rows);
         }
+    }
+
+    /// True if a file in which no rules were found is to be read again when it is mapped the next time:
+    /// perhaps it could not be read this time.
+    fn may_have_rules(&mut self, id: &FileId) -> bool {
+        if self.read_in_vain.len() >= MAX_FILES {
+            self.read_in_vain.clear();
+        }
+        let times = self.read_in_vain.entry(id.clone()).or_default();
+        *times += 1;
+        let may_have = *times < MAX_READINGS;
+        if !may_have {
+            self.read_in_vain.remove(id);
+        }
+        may_have
     }
 
     /// Copies the rules to where the kernel's part finds them.
