@@ -99,7 +99,7 @@ pub struct Explanation {
 
 impl Hop {
     /// True when it explains more than the sleep: the lock's holder before the sleeper queued is
-    /// inferred.
+    /// inferred, or that events before the last did not matter.
     pub fn is_queued(&self) -> bool {
         self.window.start < self.slept.start
     }

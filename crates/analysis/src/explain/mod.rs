@@ -8,6 +8,7 @@
 mod acquisition;
 mod chain;
 mod explanation;
+mod idle_waits;
 mod occupants;
 mod operations;
 pub(crate) mod other_end;
@@ -33,6 +34,7 @@ use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
 use acquisition::acquisition;
+use idle_waits::join_idle_waits;
 pub(crate) use owners::owned_at_end;
 use owners::{ended_by, released_by_owner};
 use runner::runner_of;
@@ -153,7 +155,12 @@ fn since_acquisition(
                 segments.iter_mut().take(1).for_each(|first| first.window.start = window.start);
                 return (segments, true);
             }
-            None if all => return (segments, false),
+            None if all => {
+                if hop.is_some_and(|hop| hop.class != WaitClass::Lock) {
+                    join_idle_waits(analysis, thread, &mut segments, window.end);
+                }
+                return (segments, false);
+            }
             None => length = length.saturating_mul(8),
         }
     }

@@ -18,6 +18,8 @@ enum WeakKind {
     Deferred,
     /// The lock's owner before the sleeper queued is inferred.
     Queued,
+    /// The sleeper waited for any event; that only the last one mattered is inferred.
+    Events,
     /// The sleeper polled by its own timer; whom it waited for until the last poll is inferred.
     Timed,
     /// Nobody woke the sleeper; who ran meanwhile is taken to be whom it waited for.
@@ -50,6 +52,7 @@ impl Weak {
             }
             _ if hop.is_timed() => weak(hop.window.end, WeakKind::Timed),
             WaitClass::Condition | WaitClass::Unknown => weak(hop.window.end, WeakKind::Class),
+            WaitClass::Idle if hop.is_queued() => weak(hop.slept.start, WeakKind::Events),
             _ if hop.is_queued() => weak(hop.slept.start, WeakKind::Queued),
             _ => None,
         }
@@ -131,6 +134,13 @@ impl Case<'_> {
                  joined the queue",
                 part,
                 sleeper
+            ),
+            WeakKind::Events => sentence!(
+                "for {} of the stall, it is inferred which event mattered: {} waited for any, and \
+                 those before that of {} are left out",
+                part,
+                sleeper,
+                self.name(hop.by)
             ),
             WeakKind::Timed => sentence!(
                 "for {} of the stall, the culprit is inferred from the last wake-up: {} polled {} \

@@ -1,0 +1,116 @@
+//! Event loops between the victim and the culprit: which of their events mattered.
+
+mod scene;
+
+use TaskState::{Runnable, Sleeping};
+use scene::Scene;
+use unhitch_analysis::patterns::{Evidence, Pattern};
+use unhitch_analysis::{Analysis, Query, Rules, Stall, answer, diagnose};
+use unhitch_model::{StackId, TaskState, ThreadId, Time, WakeFlags, Window};
+
+const MS: u64 = 1_000;
+const IDLE: ThreadId = ThreadId::IDLE;
+const NONE: StackId = StackId::EMPTY;
+
+/// "client" reads the answer of "broker", an event loop, from 50 ms on. "worker" computes all the
+/// time, and "ticker" wakes the broker now and then.
+struct Office {
+    scene: Scene,
+    client: ThreadId,
+    broker: ThreadId,
+    worker: ThreadId,
+    ticker: ThreadId,
+    poll: StackId,
+    write: StackId,
+}
+
+impl Office {
+    fn new() -> Self {
+        let mut scene = Scene::default();
+        let client = scene.thread(300, 300, "client");
+        let broker = scene.thread(400, 400, "broker");
+        let worker = scene.thread(500, 500, "worker");
+        let ticker = scene.thread(600, 600, "ticker");
+        let read = scene.stack(&["main", "ask", "read", "|", "pipe_read", "schedule"]);
+        let poll = scene.stack(&[
+            "main",
+            "serve",
+            "epoll_wait",
+            "|",
+            "ep_poll",
+            "do_epoll_wait",
+            "schedule",
+        ]);
+        let write =
+            scene.stack(&["main", "tell", "write", "|", "pipe_write", "__wake_up_sync_key"]);
+        let compute = scene.stack(&["main", "compute", "sum_up"]);
+        scene.switch(10 * MS, 1, IDLE, Runnable, worker, NONE);
+        for ms in 20..700 {
+            scene.sample(ms * MS, 1, worker, compute);
+        }
+        scene.switch(40 * MS, 0, IDLE, Runnable, client, NONE);
+        scene.wake(50 * MS, 0, client, broker, WakeFlags::default(), write);
+        scene.switch(50 * MS + 10, 0, client, Sleeping, broker, read);
+        Self { scene, client, broker, worker, ticker, poll, write }
+    }
+
+    /// The broker waits from `from` on until `by` wakes it, and then runs.
+    fn wait(&mut self, from: u64, to: u64, by: ThreadId) {
+        let cpu = if by == self.worker { 1 } else { 2 };
+        if by == self.ticker {
+            self.scene.switch(to - 5, 2, IDLE, Runnable, self.ticker, NONE);
+        }
+        self.scene.switch(from, 0, self.broker, Sleeping, IDLE, self.poll);
+        self.scene.wake(to, cpu, by, self.broker, WakeFlags::default(), self.write);
+        self.scene.switch(to + 1, 0, IDLE, Runnable, self.broker, NONE);
+        if by == self.ticker {
+            let nap = self.scene.stack(&["main", "tick", "|", "do_nanosleep", "schedule"]);
+            self.scene.switch(to + 5, 2, self.ticker, Sleeping, IDLE, nap);
+        }
+    }
+
+    /// The broker answers; the client's wait is explained.
+    fn answered(mut self, at: u64) -> (Stall, String) {
+        self.scene.wake(at, 0, self.broker, self.client, WakeFlags::default(), self.write);
+        self.scene.switch(at + 1, 0, self.broker, Sleeping, self.client, self.poll);
+        let trace = self.scene.finish(3, 800 * MS);
+        let analysis = Analysis::new(&trace, &Rules::default());
+        let window = Window::new(Time::from_nanos(50 * MS * 1000), Time::from_nanos(at * 1000));
+        let query = Query { victims: vec![self.client], window: Some(window), ..Query::default() };
+        let stalls = diagnose(&analysis, &query);
+        let text = answer::text(&analysis, &stalls, 1);
+        (stalls.into_iter().next().unwrap(), text)
+    }
+}
+
+#[test]
+fn the_last_event_of_an_idle_loop_is_the_one_that_mattered() {
+    let mut office = Office::new();
+    let (worker, ticker) = (office.worker, office.ticker);
+    let mut from = 50 * MS + 100;
+    for tick in 2..12 {
+        office.wait(from, tick * 50 * MS, ticker);
+        from = tick * 50 * MS + 30;
+    }
+    office.wait(from, 600 * MS, worker);
+    let (stall, text) = office.answered(600 * MS + 40);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuBound, Some(worker)));
+    assert_eq!(stall.finding.function, "sum_up");
+    let events = "it is inferred which event mattered: broker 400 waited for any, and those before \
+                  that of worker 500 are left out";
+    assert!(text.contains(events) && stall.finding.evidence == Evidence::Inferred, "{text}");
+}
+
+#[test]
+fn a_loop_that_computed_and_then_asked_has_itself_to_blame() {
+    let mut office = Office::new();
+    let (broker, worker, ticker) = (office.broker, office.worker, office.ticker);
+    office.wait(51 * MS, 60 * MS, ticker);
+    office.wait(500 * MS, 510 * MS, worker);
+    let (stall, text) = office.answered(510 * MS + 40);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::CpuBound, Some(broker)),
+        "{text}"
+    );
+}
