@@ -250,6 +250,11 @@ impl StackClasses {
         self.get(wait_stack).wait.pump
     }
 
+    /// True when a toolkit for windows waits for its next event on this stack.
+    pub(crate) fn is_toolkit(&self, wait_stack: StackId) -> bool {
+        self.get(wait_stack).wait.toolkit
+    }
+
     /// True when no thread chooses a wait on this stack, however short or regular.
     pub fn is_unwanted(&self, wait_stack: StackId) -> bool {
         self.get(wait_stack).wait.unwanted

@@ -62,6 +62,9 @@ pub(super) struct Rule<C> {
     pub holder_runs: bool,
     #[serde(default)]
     pub pump: bool,
+    /// The pump of a toolkit for windows: its thread is an event loop whatever ends its waits.
+    #[serde(default)]
+    pub toolkit: bool,
     #[serde(default)]
     pub unwanted: bool,
 }

@@ -50,6 +50,7 @@ struct CompiledRule<C> {
     /// It applies only to the frames that `places` and `generics` find.
     by_place: bool,
     pump: bool,
+    toolkit: bool,
     unwanted: bool,
     words: Option<u16>,
     holder_runs: bool,
@@ -68,6 +69,7 @@ impl CompiledRule<WaitClass> {
         Wait {
             class: self.class,
             pump: self.pump,
+            toolkit: self.toolkit,
             unwanted: self.unwanted || self.class.is_unwanted(),
             words: self.words,
             holder_runs: self.holder_runs,
@@ -210,7 +212,8 @@ impl Rules {
             leaf,
             caller,
             by_place,
-            pump: rule.pump,
+            pump: rule.pump || rule.toolkit,
+            toolkit: rule.toolkit,
             unwanted: rule.unwanted,
             words,
             holder_runs: rule.holder_runs,

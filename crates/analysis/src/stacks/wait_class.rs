@@ -121,6 +121,8 @@ pub struct Wait {
     pub class: WaitClass,
     /// True for an event loop's wait for its next event.
     pub pump: bool,
+    /// True for that of a toolkit for windows: its thread is an event loop whatever ends its waits.
+    pub toolkit: bool,
     /// True for a wait that no thread chooses, however short or regular.
     pub unwanted: bool,
     /// What its program's users call it: an index into the words of the rules.

@@ -20,7 +20,8 @@ const MANY_EVENTS: usize = 30;
 
 /// True when the pump is what this thread's waits are about, and events end most of them: who only
 /// ever wakes by its own timeout uses poll as a sleep, and nobody is waiting for its answer.
-/// Wake-ups that were not seen prove neither.
+/// Wake-ups that were not seen prove neither. The loop of a program with windows is one even if, in a
+/// quiet minute, only its timers ended its waits.
 pub(super) fn is_event_loop(analysis: &Analysis<'_>, operations: &[Operation]) -> bool {
     let pumps = || operations.iter().filter(|operation| operation.pump);
     let wakes: Vec<usize> = pumps().filter_map(|pump| pump.wakes.last().copied()).collect();
@@ -28,7 +29,8 @@ pub(super) fn is_event_loop(analysis: &Analysis<'_>, operations: &[Operation]) -
         analysis.stacks.wake_source(analysis.trace, **wake).interrupt
             == Some(InterruptSource::Timeout)
     };
-    let timeouts = wakes.iter().filter(is_timeout).count();
+    let has_windows = pumps().any(|pump| analysis.stacks.is_toolkit(pump.stack));
+    let timeouts = if has_windows { 0 } else { wakes.iter().filter(is_timeout).count() };
     let events = wakes.len() - timeouts;
     events >= MIN_EVENTS
         && events >= timeouts
