@@ -291,7 +291,8 @@ static __always_inline int came_on(void *ctx, struct task_struct *task, bool is_
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	bool called = !(task->flags & PF_KTHREAD) && in_syscall(regs);
 	u32 owner = slot ? slot->owner : 0;
-	if (!owner && called && was_blocked) {
+	// At the switch itself, the memory is still that of the thread that leaves.
+	if (!owner && called && was_blocked && is_current) {
 		// When the wait began, the owner may just have been letting go, and then be back first.
 		owner = lock_owner(regs, true);
 		flags |= owner ? OWNER_AT_RETURN : 0;

@@ -107,7 +107,8 @@ fn load_probe(programs: &mut Ebpf, symbols: &Symbols) -> Result<(), Error> {
     probe.attach(function, 0).map(drop).map_err(failed("attach a probe"))
 }
 
-/// The first that `load` can load; if there is none, the error of the best one.
+/// The first that `load` can load; if there is none, the error of the last one: a kernel may lack what
+/// the others need, and that says nothing about why the last is refused.
 fn first_loaded<T: Copy>(
     all: &[T],
     mut load: impl FnMut(T) -> Result<(), Error>,
@@ -116,7 +117,7 @@ fn first_loaded<T: Copy>(
     for &one in all {
         match load(one) {
             Ok(()) => return Ok(one),
-            Err(error) => _ = refusal.get_or_insert(error),
+            Err(error) => refusal = Some(error),
         }
     }
     Err(refusal.unwrap_or_else(|| missing("a program")))
@@ -137,11 +138,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_loads_is_taken_and_else_the_first_error_remains() {
+    fn the_first_that_loads_is_taken_and_else_the_last_error_remains() {
         let refuse = |number| Err(failed_with("load", format!("no {number}")));
         let taken = first_loaded(&[1, 2, 3], |one| if one == 2 { Ok(()) } else { refuse(one) });
         assert_eq!(taken.unwrap(), 2);
         let error = first_loaded(&[1, 2], refuse).unwrap_err();
-        assert_eq!(error.with_causes(), "cannot load: no 1");
+        assert_eq!(error.with_causes(), "cannot load: no 2");
     }
 }
