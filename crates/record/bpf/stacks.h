@@ -164,8 +164,9 @@ __noinline u32 define(struct scratch *scratch)
 	u32 len = sizeof(struct stack_record) + (frames + 1) * 8;
 	if (!reserve(&at, ring, cpu, scratch->now, len, MAX_RECORD_BYTES))
 		return 0;
-	// As reserved; this is for the verifier.
+	// As reserved; this is for the verifier, that of Linux 6.1 only believes a check of this very number.
 	u32 offset = at.offset, size = scratch->count * 8;
+	barrier_var(size);
 	if (offset > BLOCK_BYTES - MAX_RECORD_BYTES || size > MAX_FRAMES * 8)
 		return 0;
 	u8 *record = at.block + offset;

@@ -87,7 +87,7 @@ fn unusual(
 }
 
 /// A candidate, judged.
-fn stall(analysis: &Analysis<'_>, candidate: Candidate, explanation: Explanation) -> Stall {
+fn stall(analysis: &Analysis<'_>, candidate: Candidate, mut explanation: Explanation) -> Stall {
     let mut finding = judge(analysis, &candidate, &explanation);
     if let Some(release) = &candidate.machine {
         finding.sentences.extend(machine::sentences(analysis, release));
@@ -102,6 +102,9 @@ fn stall(analysis: &Analysis<'_>, candidate: Candidate, explanation: Explanation
     let candidate = Candidate { kind, ..candidate };
     if candidate.kind == StallKind::Idle {
         mark_idle(&mut finding);
+    } else {
+        explanation.blames_another =
+            finding.culprit.is_some_and(|culprit| culprit != candidate.victim);
     }
     if matches!(candidate.kind, StallKind::Input | StallKind::UiDelay) {
         finding.sentences.splice(0..0, input::sentence_of(analysis, &candidate));

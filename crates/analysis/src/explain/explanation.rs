@@ -95,6 +95,9 @@ pub struct Explanation {
     pub pieces: Vec<Piece>,
     /// The waits that were followed.
     pub hops: Vec<Hop>,
+    /// True where the verdict blames another thread: then even a wait for any event was one for that
+    /// thread, and counts as that.
+    pub blames_another: bool,
 }
 
 impl Hop {

@@ -44,7 +44,8 @@ use unhitch_model::{ThreadId, Time, Window};
 /// Explains what kept `victim` inside `window`.
 pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Explanation {
     let window = window.intersect(analysis.timeline.life(victim));
-    let mut explanation = Explanation { victim, window, pieces: Vec::new(), hops: Vec::new() };
+    let mut explanation =
+        Explanation { victim, window, pieces: Vec::new(), hops: Vec::new(), blames_another: false };
     let mut open: Vec<(ThreadId, Window, Option<u32>)> = vec![(victim, window, None)];
     while let Some((thread, window, hop)) = open.pop() {
         if window.is_empty() {

@@ -158,7 +158,7 @@ pub fn partition(analysis: &Analysis<'_>, explanation: &Explanation) -> Vec<Shar
 }
 
 fn what(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> (What, ThreadId) {
-    if is_idle(analysis, explanation, piece) {
+    if !explanation.blames_another && is_idle(analysis, explanation, piece) {
         return (What::Idle, explanation.victim);
     }
     let what = match (piece.cause, explanation.hop_of(piece)) {
