@@ -13,41 +13,58 @@ ARRAY(blocks, struct block, 1, BPF_F_MMAPABLE);
 ARRAY(cpus, struct cpu_ring, 1, BPF_F_MMAPABLE);
 ARRAY(tasks, struct task_slot, TASK_SLOTS, BPF_F_MMAPABLE);
 
-// Where a thread's slot may be: `nth` from 0, until TASK_PLACES.
-static __always_inline struct task_slot *slot_at(u32 tid, u32 nth)
+// Where the slot of a thread may be: `nth` from 0, until TASK_PLACES.
+static __always_inline u32 place_of_slot(u32 tid, u32 nth)
 {
-	u32 key = (nth ? (tid * 0x9e3779b1u >> 16) + nth : tid) & (TASK_SLOTS - 1);
+	return (nth ? (tid * 0x9e3779b1u >> 16) + nth : tid) & (TASK_SLOTS - 1);
+}
+
+// Where the slot of a thread is; NO_SLOT if it has none. If `take` is set, it then takes one that is
+// free, or else that of another thread, whose wait is forgotten. *Why a function that returns a
+// number*: the verifier follows it once, not each time that it is called.
+#define NO_SLOT TASK_SLOTS
+__noinline u32 find_slot(u32 tid, u32 take)
+{
+	u32 taken = NO_SLOT;
+	for (u32 nth = 0; nth < TASK_PLACES; nth++) {
+		u32 key = place_of_slot(tid, nth);
+		struct task_slot *slot = bpf_map_lookup_elem(&tasks, &key);
+		if (!slot)
+			return NO_SLOT;
+		if (slot->tid == tid)
+			return key;
+		if (!slot->tid && taken == NO_SLOT)
+			taken = key;
+	}
+	if (!take)
+		return NO_SLOT;
+	if (taken == NO_SLOT)
+		taken = place_of_slot(tid, 0);
+	struct task_slot *slot = bpf_map_lookup_elem(&tasks, &taken);
+	if (!slot)
+		return NO_SLOT;
+	__builtin_memset(slot, 0, sizeof(*slot));
+	slot->tid = tid;
+	slot->prio = UNKNOWN_PRIO;
+	return taken;
+}
+
+static __always_inline struct task_slot *slot_at(u32 tid, u32 take)
+{
+	u32 key = find_slot(tid, take);
 	return bpf_map_lookup_elem(&tasks, &key);
 }
 
 // The slot of a thread, if it has one.
 static __always_inline struct task_slot *slot_of(u32 tid)
 {
-	for (u32 nth = 0; nth < TASK_PLACES; nth++) {
-		struct task_slot *slot = slot_at(tid, nth);
-		if (slot && slot->tid == tid)
-			return slot;
-	}
-	return 0;
+	return slot_at(tid, false);
 }
 
-// The slot of a thread, which takes one if it has none: one that is free, or else that of another
-// thread, whose wait is forgotten.
-static __noinline struct task_slot *take_slot(u32 tid)
+// The slot of a thread, which takes one if it has none.
+static __always_inline struct task_slot *take_slot(u32 tid)
 {
-	struct task_slot *slot = slot_of(tid);
-	if (slot)
-		return slot;
-	for (u32 nth = 0; nth < TASK_PLACES && (!slot || slot->tid); nth++)
-		slot = slot_at(tid, nth);
-	if (slot && slot->tid)
-		slot = slot_at(tid, 0);
-	if (!slot)
-		return 0;
-	__builtin_memset(slot, 0, sizeof(*slot));
-	slot->tid = tid;
-	slot->prio = UNKNOWN_PRIO;
-	return slot;
+	return slot_at(tid, true);
 }
 
 // From when on the stacks of places count: the ring that is overwritten fastest has gone an eighth on
