@@ -6,7 +6,7 @@ use TaskState::{Runnable, Sleeping};
 use scene::Scene;
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Query, Rules, Stall, answer, diagnose};
-use unhitch_model::{StackId, TaskState, ThreadId, Time, WakeFlags, Window};
+use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};
 
 const MS: u64 = 1_000;
 const IDLE: ThreadId = ThreadId::IDLE;
@@ -70,10 +70,16 @@ impl Office {
     }
 
     /// The broker answers; the client's wait is explained.
-    fn answered(mut self, at: u64) -> (Stall, String) {
+    fn answered(self, at: u64) -> (Stall, String) {
+        self.answered_by(at, |_| ())
+    }
+
+    /// The same, with something else about the trace.
+    fn answered_by(mut self, at: u64, change: impl FnOnce(&mut Trace)) -> (Stall, String) {
         self.scene.wake(at, 0, self.broker, self.client, WakeFlags::default(), self.write);
         self.scene.switch(at + 1, 0, self.broker, Sleeping, self.client, self.poll);
-        let trace = self.scene.finish(3, 800 * MS);
+        let mut trace = self.scene.finish(3, 800 * MS);
+        change(&mut trace);
         let analysis = Analysis::new(&trace, &Rules::default());
         let window = Window::new(Time::from_nanos(50 * MS * 1000), Time::from_nanos(at * 1000));
         let query = Query { victims: vec![self.client], window: Some(window), ..Query::default() };
@@ -113,4 +119,20 @@ fn a_loop_that_computed_and_then_asked_has_itself_to_blame() {
         (Pattern::CpuBound, Some(broker)),
         "{text}"
     );
+}
+
+#[test]
+fn time_before_the_senders_birth_belongs_to_events_of_others() {
+    let mut office = Office::new();
+    let worker = office.worker;
+    let late = office.scene.thread(700, 700, "late");
+    let from = 450 * MS + 30;
+    office.wait(50 * MS + 100, 450 * MS, worker);
+    office.scene.switch(450 * MS + 20, 2, IDLE, Runnable, late, NONE);
+    office.wait(from, 500 * MS, late);
+    let (stall, text) = office.answered_by(500 * MS + 40, |trace| {
+        trace.threads.get_mut(late).unwrap().start = Some(Time::from_nanos(450_010_000));
+    });
+    assert_eq!(stall.finding.culprit, Some(worker), "{text}");
+    assert!(stall.finding.evidence != Evidence::Lost, "{text}");
 }

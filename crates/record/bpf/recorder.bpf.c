@@ -185,7 +185,7 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 	u32 state = state_of(preempt, prev_state);
 	if (state <= PREEMPTED && prev->prio >= MIN_FAIR_PRIO && is_throttled(prev))
 		state = THROTTLED;
-	struct task_slot *slot = leaving ? take_slot(leaving) : 0;
+	struct task_slot *slot = leaving ? slot_at(leaving, state != DEAD) : 0;
 	if (slot && state == DEAD) {
 		slot->tid = 0;
 	} else if (slot) {

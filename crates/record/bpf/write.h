@@ -13,10 +13,11 @@ ARRAY(blocks, struct block, 1, BPF_F_MMAPABLE);
 ARRAY(cpus, struct cpu_ring, 1, BPF_F_MMAPABLE);
 ARRAY(tasks, struct task_slot, TASK_SLOTS, BPF_F_MMAPABLE);
 
-// Where the slot of a thread may be: `nth` from 0, until TASK_PLACES.
+// Where the slot of a thread may be: `nth` from 0, until TASK_PLACES. Ids come in runs, so the places
+// are far apart.
 static __always_inline u32 place_of_slot(u32 tid, u32 nth)
 {
-	return (nth ? (tid * 0x9e3779b1u >> 16) + nth : tid) & (TASK_SLOTS - 1);
+	return (nth ? (tid * 0x9e3779b1u >> 16) + nth * 0x5555 : tid) & (TASK_SLOTS - 1);
 }
 
 // Where the slot of a thread is; NO_SLOT if it has none. If `take` is set, it then takes one that is

@@ -5,32 +5,40 @@
 
 use crate::{procfs, sys};
 use rustc_hash::FxHashSet;
+use unhitch_model::Time;
 
-/// When it is worth looking for events that the kernel has taken away.
+/// When to look for events that the kernel has taken away.
 pub(crate) struct Hotplug {
     online: Vec<u16>,
     /// For how long the machine has been suspended, in nanoseconds.
     suspended_ns: u64,
+    looked: Time,
+    /// Not all of them could be opened again.
+    pub(crate) is_open: bool,
 }
 
 /// The clocks are not read at the same instant.
 const CLOCK_NOISE_NS: u64 = 1_000_000;
+/// A CPU that was offline for a moment leaves no trace but that.
+const INTERVAL_NS: u64 = 10_000_000_000;
 
 impl Hotplug {
-    pub(crate) fn new() -> Self {
-        Self { online: procfs::online_cpus(), suspended_ns: sys::suspended_ns() }
+    pub(crate) fn new(now: Time) -> Self {
+        let (online, suspended_ns) = (procfs::online_cpus(), sys::suspended_ns());
+        Self { online, suspended_ns, looked: now, is_open: false }
     }
 
-    /// True if a CPU may have come back since the last call: others are online, or the machine was
-    /// suspended.
-    pub(crate) fn is_possible(&mut self) -> bool {
-        let now = Self::new();
-        let slept = now.suspended_ns.abs_diff(self.suspended_ns) > CLOCK_NOISE_NS;
-        let is_possible = slept || now.online != self.online;
-        if is_possible {
-            *self = now;
+    /// True if a CPU may have come back since the last time: others are online, the machine was
+    /// suspended, or it is some time ago.
+    pub(crate) fn is_due(&mut self, now: Time) -> bool {
+        let new = Self::new(now);
+        let slept = new.suspended_ns.abs_diff(self.suspended_ns) > CLOCK_NOISE_NS;
+        let is_old = now.since(self.looked) >= INTERVAL_NS;
+        let is_due = slept || is_old || self.is_open || new.online != self.online;
+        if is_due {
+            *self = new;
         }
-        is_possible
+        is_due
     }
 }
 

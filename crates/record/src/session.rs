@@ -244,7 +244,7 @@ impl Session {
     }
 
     fn drain_until(&self, stop: &UnixStream) {
-        let mut hotplug = Hotplug::new();
+        let mut hotplug = Hotplug::new(sys::monotonic_now());
         let mut sources = self.sideband().events();
         loop {
             let mut polled = vec![stop.as_fd()];
@@ -265,25 +265,27 @@ impl Session {
                 self.compact(&mut sideband);
             }
             drop(sideband);
-            if hotplug.is_possible() {
-                self.reopen();
+            if hotplug.is_due(now) {
+                hotplug.is_open = !self.reopen();
                 sources = self.sideband().events();
             }
         }
     }
 
-    /// Opens again what the kernel has closed because a CPU was offline for some time.
-    fn reopen(&self) {
-        let came_back = self.sideband().reopen();
-        if came_back.is_empty() {
-            return;
+    /// Opens again what the kernel has closed because a CPU was offline for some time. Returns true if
+    /// nothing is left to be opened.
+    fn reopen(&self) -> bool {
+        let reopened = self.sideband().reopen();
+        if !reopened.cpus.is_empty() {
+            // What happened since then is only in /proc.
+            self.seed(&mut Vec::new());
         }
-        // What happened since then is only in /proc.
-        self.seed(&mut Vec::new());
-        let is_recorded =
-            |cpu| self.engine.as_ref().is_some_and(|engine| engine.sample(cpu).is_ok());
-        let lost = came_back.into_iter().filter(|&cpu| !is_recorded(cpu));
-        self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner).extend(lost);
+        let mut unrecorded = self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner);
+        unrecorded.extend(reopened.cpus);
+        if let Some(engine) = &self.engine {
+            unrecorded.retain(|cpu| engine.sample(*cpu).is_err());
+        }
+        reopened.all && (unrecorded.is_empty() || self.engine.is_none())
     }
 
     /// What is missing of CPUs that went offline or came online, as warnings for the user.

@@ -123,16 +123,12 @@ impl SidebandLog {
                 process.last_exec(Time::MAX).or(process.birth(pid).map(|(time, _)| time))
             })
             .unwrap_or_default();
-        let named: FxHashSet<u32> = process.map_or_else(FxHashSet::default, |process| {
-            process
-                .records
-                .iter()
-                .filter(|record| {
-                    matches!(record.kind, RecordKind::Comm { .. } | RecordKind::Fork { .. })
-                })
-                .map(|record| record.tid)
-                .collect()
-        });
+        let records = || process.iter().flat_map(|process| &process.records);
+        let tids_of = |is: fn(&RecordKind) -> bool| -> FxHashSet<u32> {
+            records().filter(|record| is(&record.kind)).map(|record| record.tid).collect()
+        };
+        let named = tids_of(|kind| matches!(kind, RecordKind::Comm { .. }));
+        let born = tids_of(|kind| matches!(kind, RecordKind::Fork { .. }));
         let mapped: FxHashSet<(u64, u64)> = process.map_or_else(FxHashSet::default, |process| {
             process
                 .maps()
@@ -152,7 +148,7 @@ impl SidebandLog {
                 // This records the parent; perf expects it before the name.
                 fork(&mut bytes, pid, live.parent_pid, pid, live.parent_pid, &id);
             }
-            if thread.tid != pid {
+            if thread.tid != pid && !born.contains(&thread.tid) {
                 fork(&mut bytes, pid, pid, thread.tid, pid, &id);
             }
             comm(&mut bytes, pid, thread.tid, &thread.name, false, &id);

@@ -103,8 +103,7 @@ fn stall(analysis: &Analysis<'_>, candidate: Candidate, mut explanation: Explana
     if candidate.kind == StallKind::Idle {
         mark_idle(&mut finding);
     } else {
-        explanation.blames_another =
-            finding.culprit.is_some_and(|culprit| culprit != candidate.victim);
+        explanation.blames = finding.culprit.filter(|culprit| *culprit != candidate.victim);
     }
     if matches!(candidate.kind, StallKind::Input | StallKind::UiDelay) {
         finding.sentences.splice(0..0, input::sentence_of(analysis, &candidate));

@@ -95,9 +95,8 @@ pub struct Explanation {
     pub pieces: Vec<Piece>,
     /// The waits that were followed.
     pub hops: Vec<Hop>,
-    /// True where the verdict blames another thread: then even a wait for any event was one for that
-    /// thread, and counts as that.
-    pub blames_another: bool,
+    /// The other thread that the verdict blames: a wait for any event that leads to it was one for it.
+    pub blames: Option<ThreadId>,
 }
 
 impl Hop {

@@ -8,16 +8,17 @@ use super::owners::ended_by;
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::WaitClass;
+use crate::stacks::classes::WakeContext;
 use crate::timeline::{Segment, State};
-use unhitch_model::{ThreadId, Time};
+use unhitch_model::{ThreadId, Time, Window};
 
-/// An event loop that did something else for more than one part in this many of the time was not
-/// waiting for the event.
+/// A wait for the event goes back over those before it as long as the loop did something else for at
+/// most one part in this many of the time since.
 const BUSY: u64 = 8;
 
 /// Lets the wait for the last event before `end` cover the waits before it, with the little that
-/// `thread` did in between. *Why only if it did little*: who sends the event may have been busy all
-/// that time, and was asked late.
+/// `thread` did in between. *Why only if it did little, and did not ask*: who sends the event may have
+/// been busy all that time, and was asked late.
 pub(super) fn join_idle_waits(
     analysis: &Analysis<'_>,
     thread: ThreadId,
@@ -27,27 +28,43 @@ pub(super) fn join_idle_waits(
     let is_sleep = |segment: &Segment| matches!(segment.state, State::Sleeping(_));
     let is_idle =
         |segment: &Segment| is_sleep(segment) && class_of(analysis, segment) == WaitClass::Idle;
-    let ended = |segment: &Segment| segment.window.end < end;
-    let Some(last) = segments.iter().rposition(|segment| is_sleep(segment) && ended(segment))
-    else {
-        return;
-    };
-    let is_by_task = segments[last].wake.is_some()
-        && ended_by(analysis, thread, &segments[last])
-            .is_some_and(|(by, _)| by != thread && !by.is_idle());
-    if !is_idle(&segments[last]) || !is_by_task {
+    let Some(last) = segments.iter().rposition(is_sleep) else { return };
+    let wait = &segments[last];
+    if !is_idle(wait) || wait.window.end >= end || wait.wake.is_none() {
         return;
     }
+    // A kernel worker is shared: what it did before has nothing to do with this event.
+    let ended = ended_by(analysis, thread, wait);
+    let Some((by, _)) = ended.filter(|(by, source)| {
+        *by != thread && !by.is_idle() && source.context != WakeContext::Worker
+    }) else {
+        return;
+    };
+    let born = analysis.timeline.life(by).start;
+    let ended_at = wait.window.end;
+    let process = |thread: ThreadId| analysis.trace.threads.get(thread).process;
+    let asked = |segment: &Segment| {
+        let mut woken = analysis.issued(thread, segment.window).iter();
+        process(by) != process(thread)
+            && woken
+                .any(|wake| process(analysis.trace.wakings.wakee[*wake as usize]) == process(by))
+    };
     let (mut first, mut busy_ns) = (last, 0);
     for at in (0..last).rev() {
         let segment = &segments[at];
-        if segment.state == State::Unknown {
+        if segment.state == State::Unknown || segment.window.start < born {
             break;
         }
-        if !is_idle(segment) {
+        if is_idle(segment) {
+            let since = Window::new(segment.window.end, ended_at);
+            if busy_ns * BUSY <= since.duration_ns() {
+                first = at;
+            }
+        } else {
             busy_ns += segment.window.duration_ns();
-        } else if busy_ns * BUSY <= segments[last].window.end.since(segment.window.start) {
-            first = at;
+            if asked(segment) {
+                break;
+            }
         }
     }
     segments[last].window.start = segments[first].window.start;

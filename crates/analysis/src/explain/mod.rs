@@ -45,7 +45,7 @@ use unhitch_model::{ThreadId, Time, Window};
 pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Explanation {
     let window = window.intersect(analysis.timeline.life(victim));
     let mut explanation =
-        Explanation { victim, window, pieces: Vec::new(), hops: Vec::new(), blames_another: false };
+        Explanation { victim, window, pieces: Vec::new(), hops: Vec::new(), blames: None };
     let mut open: Vec<(ThreadId, Window, Option<u32>)> = vec![(victim, window, None)];
     while let Some((thread, window, hop)) = open.pop() {
         if window.is_empty() {
@@ -286,7 +286,12 @@ fn unseen(thread: ThreadId, window: Window, hop: Option<u32>) -> Piece {
 
 /// The beginning of the sleep of a hop.
 pub(crate) fn sleep_of(analysis: &Analysis<'_>, hop: &Hop) -> Option<Segment> {
-    let begin = Window::new(hop.window.start, hop.window.start.plus(1));
+    // One that covers waits for other events is about the last.
+    let start = match hop.class {
+        WaitClass::Idle => hop.window.start.max(hop.slept.start),
+        _ => hop.window.start,
+    };
+    let begin = Window::new(start, start.plus(1));
     let segments = analysis.segments(hop.sleeper, begin);
     segments.into_iter().find(|segment| matches!(segment.state, State::Sleeping(_)))
 }

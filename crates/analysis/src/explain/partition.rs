@@ -158,7 +158,7 @@ pub fn partition(analysis: &Analysis<'_>, explanation: &Explanation) -> Vec<Shar
 }
 
 fn what(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> (What, ThreadId) {
-    if !explanation.blames_another && is_idle(analysis, explanation, piece) {
+    if is_idle(analysis, explanation, piece) && !is_for_culprit(explanation, piece) {
         return (What::Idle, explanation.victim);
     }
     let what = match (piece.cause, explanation.hop_of(piece)) {
@@ -177,6 +177,13 @@ fn what(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> (W
         (Cause::UnknownWaker | Cause::Lost, _) => What::Unknown,
     };
     (what, piece.thread)
+}
+
+/// True if the time leads to the thread that the verdict blames.
+fn is_for_culprit(explanation: &Explanation, piece: &Piece) -> bool {
+    let hop_at = |hop: Option<u32>| explanation.hops.get(hop? as usize);
+    let mut hops = std::iter::successors(hop_at(piece.hop), |hop| hop_at(hop.parent));
+    explanation.blames.is_some_and(|culprit| hops.any(|hop| hop.by == culprit))
 }
 
 /// True for a wait of the victim itself in which it had nothing to do. What others did meanwhile is

@@ -46,7 +46,7 @@ impl Shared {
     /// Where the thread's `struct task_slot` is, if it has one, as `slot_of` in `bpf/write.h`.
     fn slot_of(&self, tid: u32) -> Option<usize> {
         let spread = tid.wrapping_mul(0x9e37_79b1) >> 16;
-        let places = (0..TASK_PLACES).map(|nth| if nth == 0 { tid } else { spread + nth });
+        let places = (0..TASK_PLACES).map(|nth| if nth == 0 { tid } else { spread + nth * 0x5555 });
         places
             .map(|place| (place as usize % TASK_SLOTS) * TASK_SLOT_BYTES)
             .find(|&slot| self.tasks.load(slot + 32) as u32 == tid)

@@ -99,7 +99,7 @@ const LEN_AT: usize = 6;
 /// The record without what follows its trailer. The kernel (seen in 6.18) adds the trailer's length
 /// to that of a KSYMBOL record again for each further event that gets it: with one on every CPU, all
 /// but the first record are too long, and perf fails to read the trailer.
-fn without_garbage(bytes: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn without_garbage(bytes: &[u8]) -> Cow<'_, [u8]> {
     let is_ksymbol = bytes.starts_with(&KSYMBOL.to_le_bytes());
     let name = bytes.get(KSYMBOL_NAME_AT..).filter(|_| is_ksymbol);
     let name_len = name.and_then(|name| name.iter().position(|byte| *byte == 0));

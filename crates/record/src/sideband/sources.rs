@@ -1,8 +1,9 @@
 //! The open events of the side-band, one for each CPU, and their rings.
 
 use super::SidebandLog;
+use super::record::without_garbage;
 use crate::error::Error;
-use crate::ring::DrainedRing;
+use crate::ring::{self, DrainedRing};
 use crate::session::{is_memory, is_offline, open_failed};
 use crate::{events, sys};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,8 +33,16 @@ struct Source {
     cpu: u16,
     event: Arc<OwnedFd>,
     ring: DrainedRing,
-    /// What its records bear in the trace.
     id: u64,
+    /// The id of the CPU's first event, which is the one that traces describe.
+    described_id: u64,
+}
+
+/// What was opened again.
+pub(crate) struct Reopened {
+    pub(crate) cpus: Vec<u16>,
+    /// False if the event of a CPU that is online could not be.
+    pub(crate) all: bool,
 }
 
 impl Sideband {
@@ -68,7 +77,7 @@ impl Sideband {
         EventDesc {
             name: "dummy:HG".to_owned(),
             attr: self.attr.clone(),
-            ids: self.sources.iter().map(|source| source.id).collect(),
+            ids: self.sources.iter().map(|source| source.described_id).collect(),
         }
     }
 
@@ -81,23 +90,27 @@ impl Sideband {
         self.log.add(&self.scratch);
     }
 
-    /// Opens the events again that the kernel has taken away because their CPU was offline. Returns
-    /// those CPUs, if they are online.
-    pub(crate) fn reopen(&mut self) -> Vec<u16> {
+    /// Opens the events again that the kernel has taken away because their CPU was offline.
+    pub(crate) fn reopen(&mut self) -> Reopened {
         let pulses: Vec<Option<u64>> = self.sources.iter().map(Source::enabled_ns).collect();
         std::thread::sleep(PULSE);
         self.drain();
-        let mut came_back = Vec::new();
+        let mut reopened = Reopened { cpus: Vec::new(), all: true };
         for (source, pulse) in self.sources.iter_mut().zip(pulses) {
-            if source.enabled_ns() == pulse
-                && let Ok(Some((new, _))) = Source::open(source.cpu)
-                && new.enable().is_ok()
-            {
-                *source = Source { id: source.id, ..new };
-                came_back.push(source.cpu);
+            if source.enabled_ns() != pulse {
+                continue;
+            }
+            match Source::open(source.cpu) {
+                // Still offline.
+                Ok(None) => {}
+                Ok(Some((new, _))) if new.enable().is_ok() => {
+                    *source = Source { described_id: source.described_id, ..new };
+                    reopened.cpus.push(source.cpu);
+                }
+                _ => reopened.all = false,
             }
         }
-        came_back
+        reopened
     }
 
     /// Memory of the rings and the log, in bytes.
@@ -119,7 +132,8 @@ impl Source {
             match DrainedRing::new(event.as_fd(), len) {
                 Ok(ring) => {
                     let id = sys::event_id(event.as_fd()).map_err(failed)?;
-                    return Ok(Some((Self { cpu, event: Arc::new(event), ring, id }, attr)));
+                    let event = Arc::new(event);
+                    return Ok(Some((Self { cpu, event, ring, id, described_id: id }, attr)));
                 }
                 Err(error) if is_memory(&error) && len > MIN_RING_LEN => len /= 2,
                 Err(error) => return Err(open_failed("the side-band ring", cpu, error)),
@@ -137,19 +151,19 @@ impl Source {
         sys::read_enabled_ns(self.event.as_fd()).ok()
     }
 
-    /// Appends all new records to `out`. If the event was opened again, they get the id of the first
-    /// one, which is the one that traces describe.
+    /// Appends all new records to `out`, with the id that traces describe.
     fn drain(&mut self, out: &mut Vec<u8>) {
-        let begin = out.len();
-        self.ring.drain(out);
-        let mut rest = &mut out[begin..];
-        while let Some(len) =
-            rest.get(6..8).map(|len| usize::from(u16::from_le_bytes([len[0], len[1]])))
-            && let Some((record, after)) = std::mem::take(&mut rest).split_at_mut_checked(len)
-            && let Some(id) = record.last_chunk_mut::<8>()
-        {
-            *id = self.id.to_le_bytes();
-            rest = after;
+        if self.id == self.described_id {
+            return self.ring.drain(out);
+        }
+        let mut drained = Vec::new();
+        self.ring.drain(&mut drained);
+        for record in ring::records(&drained) {
+            let mut record = without_garbage(record).into_owned();
+            if let Some(id) = record.last_chunk_mut() {
+                *id = self.described_id.to_le_bytes();
+            }
+            out.extend(record);
         }
     }
 }

@@ -416,13 +416,15 @@ impl Tables {
             _ => return,
         };
         let rules = rules.filter(|rules| !rules.segments.is_empty());
-        let rules = rules.and_then(|rules| self.keep(rules, state));
+        if let Some(Some(old)) = self.files.remove(id) {
+            self.rows.free(old.rows);
+        }
         if rules.is_none() && self.may_have_rules(id) {
             return;
         }
-        if let Some(Some(old)) = self.files.insert(id.clone(), rules) {
-            self.rows.free(old.rows);
-        }
+        self.read_in_vain.remove(id);
+        let rules = rules.and_then(|rules| self.keep(rules, state));
+        self.files.insert(id.clone(), rules);
     }
 
     /// True if a file in which no rules were found is to be read again when it is mapped the next time:
@@ -433,11 +435,7 @@ impl Tables {
         }
         let times = self.read_in_vain.entry(id.clone()).or_default();
         *times += 1;
-        let may_have = *times < MAX_READINGS;
-        if !may_have {
-            self.read_in_vain.remove(id);
-        }
-        may_have
+        *times < MAX_READINGS
     }
 
     /// Copies the rules to where the kernel's part finds them.
