@@ -82,9 +82,10 @@ bench: ## measure speed and cost, compared with perf; takes twelve minutes
 	@tools/setup build
 	@$(CARGO) bench --locked --package unhitch --bench speed
 
-soak: ## repeat the live tests SOAK_RUNS times, also under load; compare fifty windows with perf
+soak: ## repeat the live tests SOAK_RUNS times, also under load; 500 answers, fifty windows against perf
 	@tools/setup test
 	@UNHITCH_WINDOWS=50 $(CARGO) test --locked --package unhitch --test table
+	@UNHITCH_TRUTH=20 $(CARGO) test --locked --package unhitch --test truth
 	@UNHITCH_SOAK=$(SOAK_RUNS) $(CARGO) test --locked --package unhitch --test live -- --test-threads=1
 
 fuzz: ## fuzz every reader for FUZZ_SECONDS (60), or only FUZZ_TARGET

@@ -16,7 +16,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// The lines of `page` that contain the rule below a table's head, but are not that rule, or whose
-/// neighbours are no rows of a table. Fenced code is left out.
+/// neighbours are no rows of a table; and rows without a head. Fenced code is left out.
 fn broken_tables(page: &str) -> Vec<&str> {
     let mut fenced = false;
     let prose = page.lines().filter(|line| {
@@ -31,11 +31,10 @@ fn broken_tables(page: &str) -> Vec<&str> {
     };
     let is_rule = |line: &str| line.trim().chars().all(|c| matches!(c, '|' | '-' | ':' | ' '));
     let broken = lines.iter().enumerate().filter(|(at, line)| {
-        let is_table = is_rule(line)
-            && is_row(at.checked_sub(1))
-            && is_row(Some(*at))
-            && is_row(at.checked_add(1));
-        line.contains("|--") && !is_table
+        let (above, below) = (at.checked_sub(1), at.checked_add(1));
+        let is_table = is_rule(line) && is_row(above) && is_row(Some(*at)) && is_row(below);
+        let is_head = || below.and_then(|at| lines.get(at)).is_some_and(|line| is_rule(line));
+        line.contains("|--") && !is_table || is_row(Some(*at)) && !is_row(above) && !is_head()
     });
     broken.map(|(_, line)| *line).collect()
 }
@@ -45,9 +44,11 @@ fn what_counts_as_broken() {
     let table = "| a | b |\n|---|--:|\n| 1 | 2 |\n";
     assert_eq!(broken_tables(table), [""; 0]);
     let wrapped = "| a | b | |---|--:| | 1\n| 2 |\n";
-    assert_eq!(broken_tables(wrapped), ["| a | b | |---|--:| | 1"]);
+    assert_eq!(broken_tables(wrapped), ["| a | b | |---|--:| | 1", "| 2 |"]);
     assert_eq!(broken_tables(&format!("```\n{wrapped}```\n")), [""; 0]);
     assert_eq!(broken_tables("|---|\n| 1 |\n"), ["|---|"], "without a head");
+    let torn = "| a |\n|---|\n| 1 |\n\n| 2 |\n| 3 |\n";
+    assert_eq!(broken_tables(torn), ["| 2 |"]);
 }
 
 #[test]

@@ -8,7 +8,11 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+/// One at a time: what one test runs takes CPUs from the other's.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn skipped(name: &str, reason: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
@@ -75,30 +79,31 @@ impl Drop for Group {
     }
 }
 
-/// Where groups with a CPU quota can be created, and its path in `/proc/PID/cgroup`.
-fn cpu_hierarchy() -> Option<PathBuf> {
+/// Where groups of this controller can be created.
+fn hierarchy(controller: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let mut folders = mounts.lines().filter_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         let (root, at) = (before.split(' ').nth(3)?, before.split(' ').nth(4)?);
         let (kind, options) = (after.split(' ').next()?, after.split(' ').nth(2)?);
-        let has_cpu = match kind {
-            "cgroup" => options.split(',').any(|option| option == "cpu"),
+        let has_it = match kind {
+            "cgroup" => options.split(',').any(|option| option == controller),
             "cgroup2" => fs::read_to_string(Path::new(at).join("cgroup.subtree_control"))
                 .ok()?
                 .split_whitespace()
-                .any(|name| name == "cpu"),
+                .any(|name| name == controller),
             _ => false,
         };
-        (has_cpu && root == "/").then(|| PathBuf::from(at))
+        (has_it && root == "/").then(|| PathBuf::from(at))
     });
     folders.next()
 }
 
 #[test]
 fn live_a_quota_is_reported_with_its_group_as_one_stall() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let name = "live_a_quota_is_reported_with_its_group_as_one_stall";
-    let Some(root) = cpu_hierarchy() else {
+    let Some(root) = hierarchy("cpu") else {
         return skipped(name, &"no control groups with CPU quotas are mounted");
     };
     let unique = format!("unhitch-test-{}", std::process::id());
@@ -173,4 +178,58 @@ fn live_a_quota_is_reported_with_its_group_as_one_stall() {
         .find(|line| line.contains(&format!("/{unique} (")))
         .unwrap_or_else(|| panic!("{info}"));
     assert!(line.contains("10 % of a CPU allowed") && line.contains("used up"), "{line}");
+}
+
+const LIMIT_BYTES: u64 = 64 << 20;
+
+/// The kernel's own counters are in the trace, and `info` shows how much they grew.
+#[test]
+fn live_info_shows_the_counters_of_the_machine() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = "live_info_shows_the_counters_of_the_machine";
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("counters.hitch");
+    let unique = format!("unhitch-test-{}-memory", std::process::id());
+    let group = hierarchy("memory").and_then(|root| Group::make(root.join(&unique)).ok());
+    let limits = ["memory.max", "memory.limit_in_bytes"];
+    let limit = |group: &Group| {
+        let file = limits.iter().map(|name| group.folder.join(name)).find(|file| file.exists());
+        file.is_some_and(|file| fs::write(file, LIMIT_BYTES.to_string()).is_ok())
+    };
+    let mut group = group.filter(limit);
+    if let Some(group) = &mut group {
+        group.run("dd if=/dev/zero of=/dev/null bs=8M").unwrap();
+    }
+    let unhitch = || Command::new(env!("CARGO_BIN_EXE_unhitch"));
+    let recorded =
+        unhitch().arg("record").arg("-o").arg(&trace).args(["--for", "1.5s"]).output().unwrap();
+    if !recorded.status.success() {
+        return skipped(name, &String::from_utf8_lossy(&recorded.stderr));
+    }
+    let out = unhitch().args(["info", "--json"]).arg(&trace).output().unwrap();
+    let info: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let machine = &info["machine"];
+    assert!(machine["readings"].as_u64() >= Some(2), "{machine}");
+    let ns = |at: &str| machine[at].as_u64();
+    assert!(ns("to_ns") > ns("from_ns") && machine["steal_ns"].is_u64(), "{machine}");
+    assert!(machine["vmstat"].is_object(), "{machine}");
+    let groups = machine["groups"].as_array().unwrap();
+    assert!(groups.iter().any(|group| group["members"].as_u64() > Some(0)), "{machine}");
+    let is_ours = |group: &&Value| {
+        group["path"].as_str().is_some_and(|path| path.ends_with(&unique))
+            && group["memory"]["used_bytes"].as_u64() > Some(8 << 20)
+            && group["memory"]["limit_bytes"].as_u64() == Some(LIMIT_BYTES)
+            && group["memory"]["events"].is_object()
+    };
+    assert!(group.is_none() || groups.iter().find(is_ours).is_some(), "{machine}");
+    let text =
+        String::from_utf8(unhitch().arg("info").arg(&trace).output().unwrap().stdout).unwrap();
+    assert!(text.contains("CPU time taken by the host: "), "{text}");
+    for resource in ["cpu", "io", "memory"] {
+        if fs::read(format!("/proc/pressure/{resource}")).is_ok_and(|text| !text.is_empty()) {
+            let pressure = &machine["pressure"][resource];
+            assert!(pressure["some_ns"].is_u64() && pressure["full_ns"].is_u64(), "{machine}");
+            assert!(text.contains(&format!("{resource} pressure: at least one task waited")));
+        }
+    }
 }

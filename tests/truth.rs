@@ -450,6 +450,7 @@ fn frames_outside_mappings(path: &Path, trace: &Trace) -> Vec<String> {
         skipped("frames outside mappings: perf is missing");
         return Vec::new();
     };
+    assert!(script.status.success(), "{}", String::from_utf8_lossy(&script.stderr));
     // `… PERF_RECORD_MMAP2 4711/4711: [0x7f0000000000(0x1000) @ 0 00:00 0 0]: r-xp //anon`
     let mut mappings: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
     for line in String::from_utf8_lossy(&script.stdout).lines() {
@@ -468,6 +469,7 @@ fn frames_outside_mappings(path: &Path, trace: &Trace) -> Vec<String> {
             mappings.entry(pid).or_default().push((start, start.saturating_add(len)));
         }
     }
+    assert!(!mappings.is_empty(), "perf shows no mapping");
     let mut contradictions = Vec::new();
     let used = (0..trace.stacks.len() as u32)
         .flat_map(|stack| trace.stacks.frames_of(StackId(stack)).iter().copied());

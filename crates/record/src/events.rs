@@ -462,6 +462,29 @@ pub(crate) fn sideband(cpu: u16, watermark: u32) -> io::Result<(OwnedFd, EventAt
     result
 }
 
+/// True if the CPU went offline. Events are opened CPU by CPU, and such a CPU is left out.
+pub(crate) fn is_offline(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENODEV)
+}
+
+pub(crate) fn open_failed(event: &str, cpu: u16, source: io::Error) -> Error {
+    match source.raw_os_error() {
+        _ if permission::is_permission(&source) => {
+            permission::not_permitted(&format!("{event} on CPU {cpu} ({source})"))
+        }
+        Some(libc::EMFILE) => Error::NotPermitted {
+            what: "Recording needs more open files than the limit allows.".to_owned(),
+            remedy: "Raise it:  ulimit -n 65536".to_owned(),
+        },
+        _ => Error::Event { event: event.to_owned(), cpu, source },
+    }
+}
+
+/// EPERM: over the limit of pinned memory. ENOMEM: no memory left.
+pub(crate) fn is_memory(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

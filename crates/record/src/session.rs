@@ -7,7 +7,7 @@
 
 use crate::bpf::Engine;
 use crate::error::Error;
-use crate::events::{self, Event};
+use crate::events::{self, Event, is_memory, is_offline, open_failed};
 use crate::history::History;
 use crate::hotplug::{self, Hotplug};
 use crate::naming::RuleReader;
@@ -364,29 +364,6 @@ fn without_engine(
 fn ring_len(options: &Options) -> usize {
     let wanted = options.ring_bytes_per_cpu.unwrap_or(DEFAULT_RING_BYTES);
     wanted.clamp(MIN_RING_BYTES, 1 << 30).next_power_of_two()
-}
-
-/// True if the CPU went offline. Events are opened CPU by CPU, and such a CPU is left out.
-pub(crate) fn is_offline(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ENODEV)
-}
-
-pub(crate) fn open_failed(event: &str, cpu: u16, source: io::Error) -> Error {
-    match source.raw_os_error() {
-        _ if permission::is_permission(&source) => {
-            permission::not_permitted(&format!("{event} on CPU {cpu} ({source})"))
-        }
-        Some(libc::EMFILE) => Error::NotPermitted {
-            what: "Recording needs more open files than the limit allows.".to_owned(),
-            remedy: "Raise it:  ulimit -n 65536".to_owned(),
-        },
-        _ => Error::Event { event: event.to_owned(), cpu, source },
-    }
-}
-
-/// EPERM: over the limit of pinned memory. ENOMEM: no memory left.
-pub(crate) fn is_memory(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM))
 }
 
 /// Opens all events on all CPUs, with smaller rings if large ones are not allowed. All CPUs get the

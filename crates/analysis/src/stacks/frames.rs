@@ -96,8 +96,8 @@ fn with_type(name: &str) -> String {
     format!("{last}{}{rest}", &of[generic..])
 }
 
-/// A long name without its template and generic arguments; if it is still long, also without the
-/// beginning of its path.
+/// A long name without its template and generic arguments (those of Python's names, `f.<locals>.g`,
+/// are none); if it is still long, also without the beginning of its path.
 pub(crate) fn shorten(name: &str) -> String {
     /// Maximum characters.
     const MAX_LEN: usize = 48;
@@ -106,12 +106,13 @@ pub(crate) fn shorten(name: &str) -> String {
         return name.to_owned();
     }
     let name = &with_type(name);
+    let is_python = name.contains(".<");
     let mut depth = 0;
     let kept: String = name
         .chars()
         .filter(|&c| {
             depth += i32::from(c == '<');
-            let keep = depth == 0;
+            let keep = depth == 0 || is_python;
             depth -= i32::from(c == '>');
             keep
         })
@@ -160,5 +161,9 @@ mod tests {
             assert_eq!(shorten(name), short);
         }
         assert_eq!(shorten("<T as U>::short"), "<T as U>::short");
+        assert_eq!(
+            shorten("recalculate_the_sheet.<locals>.<genexpr> (sheet.py:13)"),
+            "…ulate_the_sheet.<locals>.<genexpr> (sheet.py:13)"
+        );
     }
 }

@@ -141,3 +141,22 @@ fn set_name(trace: &mut Trace, frame: FrameId, name: &str) {
         trace.symbols.set_once(frame, Symbol { function, ..Symbol::default() });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_without_mappings_is_cut_where_no_program_has_code() {
+        let (mut trace, frames) = (Trace::default(), Frames::default());
+        let cut = trace.cut_frame();
+        for no_code in [0, 0x42, 0xffff_8000_0000_1000, u64::MAX] {
+            let callers = [0x40_1001, no_code, 0x40_2001];
+            let stack = frames.user_stack(&mut trace, 7, callers.into_iter());
+            let first = trace.stacks.frame(stack[0]).unwrap();
+            assert_eq!((first.offset, &stack[1..]), (0x40_1000, &[cut][..]), "{no_code:#x}");
+        }
+        let whole = frames.user_stack(&mut trace, 7, [0x40_1001, 0x40_2001].into_iter());
+        assert!(whole.len() == 2 && !whole.contains(&cut));
+    }
+}

@@ -3,9 +3,9 @@
 use super::SidebandLog;
 use super::record::without_garbage;
 use crate::error::Error;
+use crate::events::{self, is_memory, is_offline, open_failed};
 use crate::ring::{self, DrainedRing};
-use crate::session::{is_memory, is_offline, open_failed};
-use crate::{events, sys};
+use crate::sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
