@@ -11,7 +11,7 @@ import time
 
 import web
 from actor import told
-from hang import Who, hang
+from hang import Missing, Truth, Who, hang
 from programs.kernel import SECONDS, ticking
 from programs.python import COMPUTES, validate_input
 from stage import children, connects, free_port, threads, until
@@ -280,11 +280,12 @@ application.exec()
 """
 
 
-@hang("Qt", [r"recalculate_sheet"], needs=["Xvfb"])
+@hang("Qt", [r"recalculate_sheet"])
 def qt_computes(stage):
     """A program with windows computes in its event loop."""
-    from hang import Truth
-
+    qt = ["/usr/bin/python3", "-c", "import PyQt5.QtWidgets"]
+    if subprocess.run(qt, stderr=subprocess.DEVNULL, check=False).returncode:
+        raise Missing("python3-pyqt5 is not installed")
     file, flag = stage.folder / "sheet.py", stage.folder / "slow"
     file.write_text(QT)
     environment = dict(os.environ, QT_QPA_PLATFORM="offscreen")
