@@ -158,6 +158,16 @@ def fetch(port):
     return web.get(port, "/slow")
 
 
+def behind_slow_page(stage, port):
+    """Records a client that has to wait while another one's page is made."""
+    client = stage.rhythm(web.get, port=port)
+    other = stage.deed(fetch, port=port)
+    with stage.recording(after=2):
+        other.go()
+        other.result()
+    return client
+
+
 @hang("HAProxy", [COMPUTES, r"\banswer\b"], needs=["haproxy"])
 def haproxy_queue(stage):
     """The proxy lets one request at a time through, and that one is slow."""
@@ -167,11 +177,7 @@ def haproxy_queue(stage):
     file.write_text(HAPROXY.format(port=port, upstream=upstream))
     proxy = stage.start("haproxy", "-db", "-f", file)
     until("HAProxy", lambda: connects(port))
-    client = stage.rhythm(web.get, port=port)
-    other = stage.deed(fetch, port=port)
-    with stage.recording(after=2):
-        other.go()
-        other.result()
+    client = behind_slow_page(stage, port)
     return client.truth(culprits=[Who(behind.who.pid)], others=[Who(proxy.pid), *children(proxy.pid)])
 
 
@@ -238,11 +244,7 @@ def node_worker(stage):
     names = ["--perf-basic-prof", "--interpreted-frames-native-stack"]
     server = stage.start("node", *names, file, port)
     until("Node.js", lambda: connects(port))
-    client = stage.rhythm(web.get, port=port)
-    other = stage.deed(fetch, port=port)
-    with stage.recording(after=2):
-        other.go()
-        other.result()
+    client = behind_slow_page(stage, port)
     return client.truth(culprits=threads(server.pid), others=[Who(server.pid, server.pid)])
 
 
