@@ -102,8 +102,13 @@ struct Wait {
     since: Time,
     state: TaskState,
     places: Vec<u64>,
-    /// Shorter than those that get a stack of their own.
-    is_short: bool,
+    end: Option<End>,
+}
+
+/// How a wait ended.
+struct End {
+    after_ns: u64,
+    is_by_gdb: bool,
 }
 
 /// The last wait of a thread that began before `until`.
@@ -113,10 +118,14 @@ fn last_wait(trace: &Trace, thread: ThreadId, until: Time) -> Option<Wait> {
     let at = (0..switches.len()).rev().find(its)?;
     let (since, places) = (switches.time[at], places(trace, switches.stack[at]));
     let wakings = &trace.wakings;
-    let ended = (0..wakings.len()).map(|at| (wakings.wakee[at], wakings.time[at]));
-    let ended = ended.filter(|(wakee, time)| *wakee == thread && *time >= since);
-    let is_short = ended.map(|(_, time)| time.since(since)).min().is_some_and(|ns| ns < KEPT_NS);
-    Some(Wait { since, state: switches.prev_state[at], places, is_short })
+    let ends = (0..wakings.len()).filter(|at| wakings.wakee[*at] == thread);
+    let end = ends.filter(|at| wakings.time[*at] >= since).min_by_key(|at| wakings.time[*at]);
+    let end = end.map(|at| {
+        let time = wakings.time[at];
+        let is_by_gdb = trace.process_name(wakings.waker[at], time) == "gdb";
+        End { after_ns: time.since(since), is_by_gdb }
+    });
+    Some(Wait { since, state: switches.prev_state[at], places, end })
 }
 
 /// When gdb first stopped a thread.
@@ -138,10 +147,11 @@ fn compare(gdb: &ByGdb, wait: Option<&Wait>) -> Result<&'static str, String> {
     if *found == gdb.places {
         return Ok(SAME);
     }
-    if wait.is_short && found.is_empty() {
+    let is_short = wait.end.as_ref().is_some_and(|end| end.after_ns < KEPT_NS);
+    if is_short && found.is_empty() {
         return Ok("not compared: gdb ended a wait that is too short for a stack");
     }
-    if wait.state.is_runnable() {
+    if wait.state.is_runnable() || wait.end.as_ref().is_some_and(|end| !end.is_by_gdb) {
         return Ok("not compared: it was not asleep when gdb stopped it");
     }
     Err(format!("gdb {:x?} ({}), recorded {found:x?}", gdb.places, gdb.stop_reason))
@@ -183,7 +193,8 @@ impl Verdicts {
         let stopped = stopped_by_gdb(&after.trace, thread).unwrap_or(Time::MAX);
         let wait = last_wait(&after.trace, thread, stopped);
         self.add(BY_BPF, gdb.tid, compare(gdb, wait.as_ref()));
-        let goes_on = wait.is_none_or(|wait| wait.since <= asleep.at);
+        let goes_on = wait
+            .is_none_or(|wait| wait.since <= asleep.at && wait.end.is_none_or(|end| end.is_by_gdb));
         let Some(thread) = asleep.trace.threads.at(gdb.tid, asleep.at).filter(|_| goes_on) else {
             return self.add(AT_SAVE, gdb.tid, Ok("not compared: it ran after the save"));
         };
