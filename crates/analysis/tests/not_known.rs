@@ -218,7 +218,7 @@ fn regression_a_part_of_almost_all_is_not_called_no_single_one() {
 
 #[test]
 fn regression_a_wait_that_nobody_ended_beside_a_silent_cpu_says_so() {
-    let with = |silent: bool| {
+    let with = |silent: bool, lost: bool| {
         let mut scene = Scene::default();
         let (reader, other) = (scene.thread(100, 100, "reader"), scene.thread(200, 200, "other"));
         let wait = scene.stack(&["main", "read", "|", "pipe_read", "schedule"]);
@@ -240,15 +240,25 @@ fn regression_a_wait_that_nobody_ended_beside_a_silent_cpu_says_so() {
         scene.switch(100 * MS, 0, reader, Sleeping, IDLE, wait);
         // No waker is visible.
         scene.switch(600 * MS, 0, IDLE, Runnable, reader, StackId::EMPTY);
-        asked(&scene.finish(2, 710 * MS), vec![reader], Some((100, 600)))
+        let mut trace = scene.finish(2, 710 * MS);
+        let at = |ms: u64| Time::from_nanos(ms * MS);
+        let loss = Loss { cpu: 1, window: Window::new(at(550), at(620)), events: 40 };
+        trace.losses.extend(lost.then_some(loss));
+        asked(&trace, vec![reader], Some((100, 600)))
     };
-    let (stall, text) = with(true);
+    let (stall, text) = with(true, false);
     assert_eq!(stall.finding.pattern, Pattern::DeadEnd, "{text}");
     assert!(text.contains("CPU 1 reports no events while idle"), "{text}");
     assert!(!text.contains("larger buffers"), "nothing was overwritten:\n{text}");
-    let (_, text) = with(false);
+    let (_, text) = with(false, false);
     assert!(
         text.contains("no thread was seen to end the wait, though no records were lost"),
+        "{text}"
+    );
+    // Where something was overwritten, larger buffers help.
+    let (_, text) = with(true, true);
+    assert!(
+        text.contains("not in the recording") && text.contains("Record with larger buffers"),
         "{text}"
     );
 }

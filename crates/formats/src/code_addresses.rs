@@ -96,6 +96,7 @@ impl<'t> CodeAddresses<'t> {
     fn avma(&self, pid: u32, time: Time, frame: FrameId) -> Option<u64> {
         let frame = self.trace.stacks.frame(frame)?;
         match self.trace.modules.get(frame.module)?.kind {
+            ModuleKind::Jit { .. } if frame.offset >= ModuleKind::NO_AVMA => None,
             ModuleKind::Kernel | ModuleKind::Anonymous { .. } | ModuleKind::Jit { .. } => {
                 Some(frame.offset)
             }

@@ -1,9 +1,13 @@
-//! The functions of scripts: what an interpreter executes, between the frames of its own code.
+//! The functions of scripts, what an interpreter executes, between the frames of its own code; and
+//! the methods of Java.
 //!
-//! The recorder appends an interpreter's frames to those of the thread's native stack, leaf first,
-//! one [word](ScriptFrame) each. What a word stands for is in the member `scripts.json`
-//! ([`ScriptFile`]). Only when a trace is read are the two joined: the frames of one call of the
-//! interpreter's loop come right before the loop's own frame, as if it had called them.
+//! A frame of a script is a [word](ScriptFrame) among the addresses of a stack. What it stands for is
+//! in the member `scripts.json` ([`ScriptFile`]).
+//!
+//! The recorder appends Python's frames to those of the thread's native stack, leaf first. Only when a
+//! trace is read are the two joined: the frames of one call of the interpreter's loop come right before
+//! the loop's own frame, as if it had called them. A method of Java, interpreted or compiled, has one
+//! native frame, and its word is in that frame's place.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -12,10 +16,16 @@ use unhitch_model::{Frame, FrameId, Module, ModuleKind, NameId, Symbol, Trace};
 /// A word with this bit is a frame of a script: no address of a process has it.
 const MARK: u64 = 1 << 63;
 const OUTERMOST: u64 = 1 << 62;
+const METHOD: u64 = 1 << 61;
 const UNIT_SHIFT: u32 = 42;
 const ID_MASK: u64 = (1 << UNIT_SHIFT) - 1;
-/// Instructions from here on count as this one. One more would look like a marker of a call chain.
-const MAX_UNIT: u64 = 0xf_fffe;
+/// Instructions from here on count as this one.
+const MAX_UNIT: u64 = 0x7_ffff;
+/// The module of Java's methods, and where their offsets begin: no address is there.
+const JAVA: &str = "[java]";
+const FIRST_METHOD: u64 = ModuleKind::NO_AVMA;
+/// What a method is called whose name could not be read.
+const NAMELESS: &str = "[java method without a name]";
 /// What a frame is called whose code object was gone, or not what it had been, when it was read.
 const GONE: &str = "[python code that is gone]";
 /// What is shown in place of frames that could not be read.
@@ -30,32 +40,42 @@ pub struct ScriptFrame {
     pub unit: u32,
     /// True for the outermost frame of one call of the interpreter's loop.
     pub is_outermost: bool,
+    /// True for a method of Java, which is where its native frame was.
+    pub is_method: bool,
 }
 
 impl ScriptFrame {
     /// Stands for frames that could not be read.
-    pub const CUT: Self = Self { id: 0, unit: 0, is_outermost: false };
+    pub const CUT: Self = Self { id: 0, unit: 0, is_outermost: false, is_method: false };
 
     /// The frame in a word of a stack; `None` for an address.
     pub fn from_word(word: u64) -> Option<Self> {
+        let is_outermost = word & OUTERMOST != 0;
         (word & MARK != 0).then_some(Self {
             id: word & ID_MASK,
-            unit: (word >> UNIT_SHIFT & 0xf_ffff) as u32,
-            is_outermost: word & OUTERMOST != 0,
+            unit: (word >> UNIT_SHIFT & MAX_UNIT) as u32,
+            is_outermost,
+            is_method: !is_outermost && word & METHOD != 0,
         })
+    }
+
+    /// True for a word of a stack that is a method of Java.
+    pub(crate) fn is_method_word(word: u64) -> bool {
+        Self::from_word(word).is_some_and(|frame| frame.is_method)
     }
 
     /// The word of a stack.
     pub fn to_word(self) -> u64 {
-        let outermost = if self.is_outermost { OUTERMOST } else { 0 };
+        let bit = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
+        let kind = bit(self.is_outermost, OUTERMOST) | bit(self.is_method, METHOD);
         let unit = u64::from(self.unit).min(MAX_UNIT);
-        MARK | outermost | unit << UNIT_SHIFT | self.id & ID_MASK
+        MARK | kind | unit << UNIT_SHIFT | self.id & ID_MASK
     }
 }
 
-/// A number for a code object at an address whose first pointers to names are these. *Why not the
-/// address*: another code object may be there later, and would lend its name.
-/// `id_of_code` of `python.h` is the same.
+/// A number for a code object, or a method, at an address whose pointers to names are these. *Why not
+/// the address*: another one may be there later, and would lend its name.
+/// `id_of_code` of `script.h` is the same.
 pub fn id_of_code(avma: u64, names: [u64; 4]) -> u64 {
     let hash = names.into_iter().fold(avma, |hash, name| {
         let hash = (hash ^ name).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -147,15 +167,31 @@ impl<'a> Scripts<'a> {
 
     /// The frame of the trace that a script's frame in the process `pid` is; `None` for an address.
     pub(crate) fn frame(&mut self, pid: u32, word: u64, trace: &mut Trace) -> Option<FrameId> {
-        let (of, process) = (ScriptFrame::from_word(word)?, self.processes.get(&pid)?);
-        let Some(&function) = process.functions.get(&of.id) else {
-            let path = trace.strings.intern(if of.id == 0 { CUT } else { GONE });
+        let of = ScriptFrame::from_word(word)?;
+        let process = self.processes.get(&pid);
+        if process.is_none() && !of.is_method {
+            return None;
+        }
+        let known = process.and_then(|process| process.functions.get(&of.id));
+        let Some(&function) = known else {
+            let path = trace.strings.intern(match of {
+                ScriptFrame { is_method: true, .. } => NAMELESS,
+                ScriptFrame { id: 0, .. } => CUT,
+                _ => GONE,
+            });
             let kind = ModuleKind::Script;
             let module = trace.modules.intern(Module { path, kind, build_id: Vec::new() });
             return Some(trace.stacks.intern_frame(Frame { module, offset: 0 }));
         };
         let file = trace.strings.intern(&function.file);
         let name = trace.strings.intern(&function.name);
+        if of.is_method {
+            let (path, kind) = (trace.strings.intern(JAVA), ModuleKind::Jit { pid, generation: 0 });
+            let module = trace.modules.intern(Module { path, kind, build_id: Vec::new() });
+            let frame = trace.stacks.intern_frame(Frame { module, offset: FIRST_METHOD | of.id });
+            trace.symbols.set_once(frame, Symbol { function: name, file, line: 0 });
+            return Some(frame);
+        }
         let in_file = &mut self.functions_of_file;
         let number =
             *self.functions.entry((file, name, function.first_line)).or_insert_with(|| {
@@ -176,7 +212,8 @@ impl<'a> Scripts<'a> {
     /// of the loop that executed them. A word of 0 marks the end of a cut stack.
     pub(crate) fn join(&self, pid: u32, words: &mut Vec<u64>) {
         let Some(process) = self.processes.get(&pid) else { return };
-        let is_script = |word: &u64| ScriptFrame::from_word(*word).is_some();
+        let is_script =
+            |word: &u64| ScriptFrame::from_word(*word).is_some_and(|frame| !frame.is_method);
         let Some(first) = words.iter().position(is_script) else { return };
         let scripts: Vec<u64> = words.extract_if(first.., |word| is_script(word)).collect();
         let is_cut = words.last() == Some(&0);
@@ -214,7 +251,7 @@ mod tests {
     use super::*;
 
     fn word(id: u64, is_outermost: bool) -> u64 {
-        ScriptFrame { id, unit: 3, is_outermost }.to_word()
+        ScriptFrame { id, unit: 3, is_outermost, is_method: false }.to_word()
     }
 
     fn file(loops: Vec<[u64; 2]>) -> ScriptFile {
@@ -231,8 +268,14 @@ mod tests {
     #[test]
     fn words_survive_a_round_trip() {
         for frame in [
-            ScriptFrame { id: 1, unit: 0, is_outermost: true },
-            ScriptFrame { id: ID_MASK, unit: MAX_UNIT as u32, is_outermost: true },
+            ScriptFrame { id: 1, unit: 0, is_outermost: true, is_method: false },
+            ScriptFrame { id: 1, unit: 0, is_outermost: false, is_method: true },
+            ScriptFrame {
+                id: ID_MASK,
+                unit: MAX_UNIT as u32,
+                is_outermost: true,
+                is_method: false,
+            },
             ScriptFrame::CUT,
         ] {
             assert_eq!(ScriptFrame::from_word(frame.to_word()), Some(frame));
@@ -271,7 +314,7 @@ mod tests {
         let file = file(Vec::new());
         let (mut scripts, mut trace) = (Scripts::new(&file), Trace::default());
         let mut names = |id, unit| {
-            let of = ScriptFrame { id, unit, is_outermost: false };
+            let of = ScriptFrame { id, unit, is_outermost: false, is_method: false };
             let frame = scripts.frame(5, of.to_word(), &mut trace).unwrap();
             trace.frame_names(frame)
         };
@@ -279,5 +322,26 @@ mod tests {
         assert_eq!(names(7, 9), ["Handler.get (server.py:42)"]);
         assert_eq!(names(8, 1), [GONE]);
         assert_eq!(names(0, 1), [CUT]);
+    }
+
+    #[test]
+    fn a_method_is_where_its_frame_was() {
+        let mut file = file(vec![[100, 200]]);
+        file.processes[0].functions[0].name = "Account.deposit".to_owned();
+        let (mut scripts, mut trace) = (Scripts::new(&file), Trace::default());
+        let method =
+            |id| ScriptFrame { id, unit: 0, is_outermost: false, is_method: true }.to_word();
+        let mut words = vec![10, method(7), 150, method(7), 20, word(2, true)];
+        scripts.join(5, &mut words);
+        assert_eq!(words, [10, method(7), word(2, true), 150, method(7), 20]);
+        let mut names = |pid, id| {
+            let frame = scripts.frame(pid, method(id), &mut trace).unwrap();
+            trace.frame_names(frame)
+        };
+        assert_eq!(names(5, 7), ["Account.deposit"]);
+        assert_eq!(
+            (names(5, 8), names(6, 7)),
+            (vec![NAMELESS.to_owned()], vec![NAMELESS.to_owned()])
+        );
     }
 }

@@ -24,8 +24,10 @@ pub enum ModuleKind {
         /// True if it lies in the kernel's half of the addresses.
         kernel: bool,
     },
-    /// Code that a runtime compiled while the program ran, with its methods in the trace (.NET on
-    /// Windows): offsets are avmas. The path is that of the method's own module.
+    /// Code that a runtime interpreted or compiled while the program ran, with its methods in the trace.
+    /// .NET on Windows: offsets are avmas; the path is that of the method's own module. Java: offsets
+    /// are a method's number above [`NO_AVMA`](Self::NO_AVMA), because all interpreted methods
+    /// have the interpreter's addresses.
     Jit {
         /// The process whose address space it is.
         pid: u32,
@@ -43,7 +45,7 @@ pub enum ModuleKind {
     /// function is not known, and then the path says why.
     Script,
     /// A file of which a foreign trace has the functions, but not where it was mapped. Offsets are
-    /// 2^62, plus the number of the function in the file, from 1, in the upper 32 bits, and the offset
+    /// [`NO_AVMA`](Self::NO_AVMA), plus the number of the function in the file, from 1, in the upper 32 bits, and the offset
     /// in the function in the lower. Those of code without a name are avmas.
     Named,
     /// Not code: the place where a stack was cut. The next recorded address lies in no executable
@@ -59,6 +61,9 @@ impl Module {
 }
 
 impl ModuleKind {
+    /// Offsets from here on are no addresses where others are avmas.
+    pub const NO_AVMA: u64 = 1 << 62;
+
     /// The last part of a module's path, which frames without names show: `clr.dll` of
     /// `C:\Windows\…\clr.dll`.
     pub fn file_name(self, path: &str) -> &str {

@@ -14,7 +14,7 @@
 
 #include "kernel.h"
 #include "ring.h"
-#include "unwind.h"
+#include "unwind_state.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
@@ -31,6 +31,7 @@ struct cached_user_stack {
 	u32 frames; // of the stack, the first one included
 	u32 end; // enum stack_end
 	struct words_read read;
+	struct java_frames java;
 };
 
 #define CACHED_FRAMES 24

@@ -7,7 +7,8 @@
 
 #include "kernel.h"
 #include "ring.h"
-#include "unwind.h"
+#include "script.h"
+#include "unwind_state.h"
 #include <bpf/bpf_helpers.h>
 
 #define MAX_PYTHON_FRAMES 48
@@ -49,25 +50,6 @@ struct {
 	__type(value, struct python);
 } pythons SEC(".maps");
 
-// A frame as a word: see `ScriptFrame` of `formats/src/scripts.rs`.
-#define SCRIPT_MARK (1ull << 63)
-#define SCRIPT_OUTERMOST (1ull << 62)
-#define SCRIPT_UNIT_SHIFT 42
-#define SCRIPT_MAX_UNIT 0xffffeull
-#define SCRIPT_CUT SCRIPT_MARK
-
-// Code objects that the recorder was told of.
-#define TOLD_CODES 16384
-ARRAY(told_codes, u64, TOLD_CODES, 0);
-// How many of a process in an eighth of a second, at most: one that makes up new ones must not take
-// the room of other hints.
-#define MAX_TOLD 256
-struct told {
-	u64 mark; // the time and the process
-	u64 count;
-};
-ARRAY(told_counts, struct told, ASKED_SLOTS, 0);
-
 struct code_hint {
 	struct hint of;
 	u64 id;
@@ -92,39 +74,13 @@ static __always_inline bool read_field(u64 *to, u64 base, u32 offset)
 	return read_user(to, base + offset);
 }
 
-// As `id_of_code` of `formats/src/scripts.rs`.
-static __always_inline u64 id_of_code(u64 code, const u64 *names)
-{
-	u64 hash = code;
-	for (int i = 0; i < 4; i++) {
-		hash = (hash ^ names[i]) * 0xff51afd7ed558ccdull;
-		hash ^= hash >> 32;
-	}
-	hash &= (1ull << SCRIPT_UNIT_SHIFT) - 1;
-	return hash ? hash : 1;
-}
-
 // Tells the recorder of a code object, once.
 static __always_inline void tell_code(u32 tgid, u64 id, u64 code)
 {
-	u64 mark = id ^ (u64)tgid << 32;
-	u32 key = (u32)mark & (TOLD_CODES - 1);
-	u64 *told = bpf_map_lookup_elem(&told_codes, &key);
-	if (!told || *told == mark)
-		return;
-	key = tgid & (ASKED_SLOTS - 1);
-	struct told *counted = bpf_map_lookup_elem(&told_counts, &key);
-	u64 period = bpf_ktime_get_ns() >> 27 << 32 | tgid;
-	if (!counted)
-		return;
-	if (counted->mark != period) {
-		counted->mark = period;
-		counted->count = 0;
-	}
-	if (counted->count++ >= MAX_TOLD)
-		return;
+	u64 mark, *told = untold(tgid, id, &mark);
 	struct code_hint hint = { { tgid, CODE_OBJECT }, id, code };
-	*told = bpf_ringbuf_output(&hints, &hint, sizeof(hint), 0) ? 0 : mark;
+	if (told)
+		*told = bpf_ringbuf_output(&hints, &hint, sizeof(hint), 0) ? 0 : mark;
 }
 
 // A field of the frame that was read.

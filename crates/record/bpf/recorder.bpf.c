@@ -442,6 +442,7 @@ int BPF_PROG(on_exec, struct task_struct *task)
 {
 	u32 tgid = task->tgid;
 	bpf_map_delete_elem(&pythons, &tgid);
+	bpf_map_delete_elem(&javas, &tgid);
 	if (bpf_map_delete_elem(&processes, &tgid))
 		return 0;
 	want_mappings(tgid, PROCESS_UNKNOWN, bpf_ktime_get_ns());
@@ -455,6 +456,7 @@ int BPF_PROG(on_free, struct task_struct *task)
 	if (task->pid != tgid)
 		return 0;
 	bpf_map_delete_elem(&pythons, &tgid);
+	bpf_map_delete_elem(&javas, &tgid);
 	if (bpf_map_delete_elem(&processes, &tgid))
 		return 0;
 	struct hint hint = { tgid, PROCESS_GONE };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cache.h"
+#include "java.h"
 #include "kernel.h"
 #include "python.h"
 #include "ring.h"
@@ -54,7 +55,6 @@ struct scratch {
 	u32 found; // return addresses that were found in `words`
 	u32 words_len; // of `words`, in bytes
 	u64 words[KERNEL_WORDS]; // of the kernel's stack from `called_at` on
-	u32 resumed_at; // the frame from which on the cache is used: 0 or 1
 	u32 was_cached;
 	u32 differs; // from what was in the cache
 	struct registers start; // at that frame
@@ -233,7 +233,7 @@ __noinline int take_cached(struct scratch *scratch)
 	if (sequence & 1 || !known->frames || known->tgid != scratch->tgid ||
 	    known->generation != unwind->generation || !same_registers(&known->start, &unwind->at))
 		return 0;
-	u32 first = scratch->resumed_at & 1;
+	u32 first = unwind->resumed_at & 1;
 	scratch->frames[first] = unwind->at.ip;
 	scratch->count = first + 1;
 	for (u32 i = 0; i < MAX_WORDS_READ; i++) {
@@ -247,6 +247,8 @@ __noinline int take_cached(struct scratch *scratch)
 		return 0;
 	scratch->count = first + known->frames;
 	unwind->end = known->end;
+	if (unwind->java_tgid)
+		bpf_probe_read_kernel(&unwind->java, sizeof(unwind->java), &known->java);
 	return *(volatile u64 *)&known->sequence == sequence;
 }
 
@@ -257,7 +259,7 @@ __noinline int remember(struct scratch *scratch)
 		return 0;
 	struct unwind *unwind = &scratch->unwind;
 	if (unwind->read.count > MAX_WORDS_READ || !unwind->read.count || !unwind->mappings ||
-	    unwind->leaf_unknown || unwind->end == ENDS_AT_UNREAD_MEMORY || scratch->count <= scratch->resumed_at)
+	    unwind->leaf_unknown || unwind->end == ENDS_AT_UNREAD_MEMORY || scratch->count <= unwind->resumed_at)
 		return 0;
 	struct cached_user_stack *known = user_entry(scratch->cpu, &scratch->start, scratch->tgid);
 	if (!known || known->sequence & 1)
@@ -266,9 +268,11 @@ __noinline int remember(struct scratch *scratch)
 	known->start = scratch->start;
 	known->tgid = scratch->tgid;
 	known->generation = unwind->generation;
-	known->frames = scratch->count - scratch->resumed_at;
+	known->frames = scratch->count - unwind->resumed_at;
 	known->end = unwind->end;
 	bpf_probe_read_kernel(&known->read, sizeof(known->read), &unwind->read);
+	if (unwind->java_tgid)
+		bpf_probe_read_kernel(&known->java, sizeof(known->java), &unwind->java);
 	*(volatile u64 *)&known->sequence += 1;
 	return 0;
 }
@@ -285,7 +289,7 @@ __noinline int unwind_all(struct scratch *scratch)
 	scratch->differs = 0;
 	scratch->was_cached = 0;
 	for (u32 i = 0; i < MAX_UNWIND_STEPS; i++) {
-		if (i == scratch->resumed_at) {
+		if (i == unwind->resumed_at) {
 			scratch->start = unwind->at;
 			unwind->read.from = unwind->at.sp;
 			unwind->read.count = 0;
@@ -297,7 +301,9 @@ __noinline int unwind_all(struct scratch *scratch)
 				expected = hash_frames(scratch);
 				unwind->end = ENDS_TOO_DEEP;
 			}
+			unwind->java.count = 0;
 		}
+		unwind->index = i;
 		scratch->frames[i] = unwind->at.ip;
 		scratch->count = i + 1;
 		int ended = unwind_step(unwind);
@@ -344,6 +350,9 @@ static __always_inline void start_unwinding(struct scratch *scratch, struct task
 	unwind->mappings = of ? of->count : 0;
 	unwind->generation = of ? of->generation : 0;
 	unwind->leaf_unknown = 0;
+	unwind->java_leaf = 0;
+	unwind->java.count = 0;
+	unwind->java_tgid = bpf_map_lookup_elem(&javas, &tgid) ? tgid : 0;
 }
 
 static __always_inline bool is_in(const volatile struct code *code, u64 address)
@@ -462,6 +471,33 @@ __noinline int take_python_frames(struct scratch *scratch)
 	}
 	if (last < MAX_FRAMES)
 		scratch->frames[last] |= SCRIPT_OUTERMOST;
+	return 0;
+}
+
+// Puts the word for a method in place of a frame's address.
+static __always_inline void name_frame(struct scratch *scratch, u64 at, u32 index)
+{
+	u64 word = method_word(scratch->tgid, at);
+	if (word && index < MAX_FRAMES)
+		scratch->frames[index] = word;
+}
+
+// Puts the words for methods in place of the addresses of Java's frames.
+__noinline int name_java_frames(struct scratch *scratch)
+{
+	if (!scratch)
+		return 0;
+	struct unwind *unwind = &scratch->unwind;
+	if (unwind->java_leaf)
+		name_frame(scratch, unwind->java_leaf, 0);
+	for (u32 i = 0; i < MAX_JAVA_FRAMES; i++) {
+		if (i >= unwind->java.count)
+			break;
+		u64 at = unwind->java.at[i];
+		u64 index = (at >> JAVA_INDEX_SHIFT) + unwind->resumed_at;
+		if (index < scratch->count)
+			name_frame(scratch, at & JAVA_ADDRESS, index);
+	}
 	return 0;
 }
 
@@ -638,7 +674,7 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 	scratch->first = 0;
 	start_unwinding(scratch, task);
 	scratch->tgid = task->tgid;
-	scratch->resumed_at = context == AT_SAMPLE;
+	scratch->unwind.resumed_at = context == AT_SAMPLE;
 	if (is_64_bit(task)) {
 		unwind_all(scratch);
 		// However it ended: by frame pointers alone, callers may be missing.
@@ -648,6 +684,8 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 			scratch->unwind.end = ENDS_OUTSIDE_CODE;
 		*(scratch->was_cached ? &ring->cached : &ring->unwound) += 1;
 		ring->differed += scratch->differs;
+		if (scratch->unwind.java_tgid)
+			name_java_frames(scratch);
 		add_python_frames(scratch, task);
 	} else {
 		scratch->frames[0] = scratch->unwind.at.ip;

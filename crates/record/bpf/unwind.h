@@ -5,8 +5,10 @@
 // the verifier's work small; so loops call one, and their state is in a map.
 #pragma once
 
+#include "java.h"
 #include "kernel.h"
 #include "ring.h"
+#include "unwind_state.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
@@ -21,6 +23,7 @@ enum rule {
 	RULE_SIGNAL, // a signal's frame: the registers are on the stack
 	RULE_NONE, // code without an FDE: by frame pointer
 	RULE_CUT, // anything else
+	RULE_COMPILED, // by Java, never in a table: the frame's size is known
 };
 
 // An executable mapping of a process. Sorted by address.
@@ -39,34 +42,10 @@ struct mappings_of {
 };
 
 #define MAX_UNWIND_STEPS 96
+// Room for the local variables of one method of Java.
+#define MAX_ARGUMENT_BYTES (1 << 20)
 #define MAPPING_STEPS 9 // at most 511 mappings
 #define ROW_STEPS 21 // at most 2 Mi rows in one file
-
-struct registers {
-	u64 ip, sp, bp;
-	u64 leaf; // the address is not a return address
-};
-
-// The words that unwinding read from the stack. More than fit are not kept.
-#define MAX_WORDS_READ 64
-struct words_read {
-	u64 from; // the address that offsets count from
-	u32 count; // more than MAX_WORDS_READ: not all are here
-	u32 unused;
-	u64 returns; // one bit for each word: it is a return address
-	u16 offsets[MAX_WORDS_READ]; // in words
-	u64 values[MAX_WORDS_READ];
-};
-
-struct unwind {
-	struct registers at;
-	u32 first_mapping, mappings;
-	u32 generation;
-	u32 end; // enum stack_end
-	u32 leaf_unknown; // the first address is in no mapping that is known
-	u32 unused;
-	struct words_read read;
-};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -77,24 +56,7 @@ struct {
 ARRAY(mappings, struct mapping, 1, BPF_F_MMAPABLE);
 ARRAY(rows, u64, 1, BPF_F_MMAPABLE);
 
-// What the recorder should look at.
-struct hint {
-	u32 tgid;
-	u32 what;
-};
-enum hint_kind {
-	PROCESS_UNKNOWN = 1,
-	PROCESS_GONE,
-	CODE_UNKNOWN, // it has mapped more than is known
-	CODE_OBJECT, // of Python, which no stack had yet: see `code_hint`
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 65536);
-} hints SEC(".maps");
 // When the mappings of a process were asked for last, and of which.
-#define ASKED_SLOTS 4096
 ARRAY(asked, u64, ASKED_SLOTS, 0);
 
 // Asks for the mappings of a process, at most eight times a second.
@@ -107,31 +69,6 @@ static __always_inline void want_mappings(u32 tgid, u32 why, u64 now)
 	*last = mark;
 	struct hint hint = { tgid, why };
 	bpf_ringbuf_output(&hints, &hint, sizeof(hint), 0);
-}
-
-static __always_inline bool read_user(u64 *to, u64 from)
-{
-	return bpf_probe_read_user(to, 8, (void *)from) == 0;
-}
-
-// Reads a word of the stack and notes it.
-static __always_inline bool read_stack(struct unwind *unwind, u64 *to, u64 from, u64 is_return)
-{
-	struct words_read *read = &unwind->read;
-	u64 value, offset = from - read->from;
-	if (!read_user(&value, from))
-		return false;
-	u32 count = read->count;
-	if (count < MAX_WORDS_READ && !(offset & 7) && offset >> 3 <= 0xffff) {
-		read->offsets[count] = offset >> 3;
-		read->values[count] = value;
-		read->returns |= is_return << count;
-		read->count = count + 1;
-	} else {
-		read->count = MAX_WORDS_READ + 1;
-	}
-	*to = value;
-	return true;
 }
 
 // The mapping that the address is in. NULL if it is in none.
@@ -187,7 +124,11 @@ __noinline int unwind_step(struct unwind *unwind)
 	u32 rule = row >> 56;
 	s64 offset = (s16)(row >> 32) * 8;
 	s64 saved_bp = (s8)(row >> 48) * 8;
-	u64 cfa;
+	u64 cfa, java = NOT_JAVA;
+	if (rule == RULE_NONE && unwind->java_tgid && (!in || !in->rows))
+		java = enter_java_frame(unwind, ip);
+	if (java > INTERPRETED)
+		rule = RULE_COMPILED;
 	switch (rule) {
 	case RULE_SP:
 		cfa = at->sp + offset;
@@ -225,10 +166,17 @@ __noinline int unwind_step(struct unwind *unwind)
 			return 1;
 		}
 		break;
+	case RULE_COMPILED:
+		cfa = at->sp + java;
+		saved_bp = -16;
+		break;
 	default:
 		unwind->end = ENDS_WITHOUT_RULE;
 		return 1;
 	}
+	u64 sender_sp = 0;
+	if (java == INTERPRETED)
+		read_stack(unwind, &sender_sp, at->bp + INTERPRETED_SENDER_SP, 0);
 	u64 caller = 0;
 	if (cfa <= at->sp || !read_stack(unwind, &caller, cfa - 8, 1)) {
 		unwind->end = cfa <= at->sp ? ENDS_OUTSIDE_CODE : ENDS_AT_UNREAD_MEMORY;
@@ -238,7 +186,9 @@ __noinline int unwind_step(struct unwind *unwind)
 		unwind->end = ENDS_AT_UNREAD_MEMORY;
 		return 1;
 	}
-	at->sp = cfa;
+	// The frame lies above arguments that its caller has not in its own frame.
+	bool is_above = sender_sp > cfa && sender_sp - cfa < MAX_ARGUMENT_BYTES;
+	at->sp = is_above ? sender_sp : cfa;
 	at->ip = caller;
 	if (caller < 4096) {
 		unwind->end = ENDS_AT_START;

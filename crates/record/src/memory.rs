@@ -2,23 +2,33 @@
 //!
 //! A page of another process's memory may belong to a file on a FUSE file system whose server never
 //! answers. Reading it would put us into an unkillable sleep. So we only read private memory that
-//! is present, according to `/proc/P/pagemap`.
+//! is present, according to `/proc/P/pagemap`; and files on this machine's own disks, if asked to.
 
+use crate::naming::mounts;
+use crate::procfs;
 use rustc_hash::FxHashMap;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// The memory of a process, as far as it can be read without waiting for anybody.
 pub(crate) struct Memory {
     bytes: fs::File,
     pages: fs::File,
+    /// Where files are mapped that can be read.
+    files: Vec<Range<u64>>,
 }
 
 impl Memory {
     pub(crate) fn open(pid: u32) -> io::Result<Self> {
         let open = |name| fs::File::open(format!("/proc/{pid}/{name}"));
-        Ok(Self { bytes: open("mem")?, pages: open("pagemap")? })
+        Ok(Self { bytes: open("mem")?, pages: open("pagemap")?, files: Vec::new() })
+    }
+
+    /// As [`open`](Self::open); files on this machine's own disks are read, too.
+    pub(crate) fn with_local_files(pid: u32) -> io::Result<Self> {
+        Ok(Self { files: procfs::mapped_files(pid, &mounts::local_devices()), ..Self::open(pid)? })
     }
 
     /// Reads at most a page.
@@ -30,7 +40,8 @@ impl Memory {
         self.bytes.read_exact_at(bytes, avma)
     }
 
-    /// Fails unless the page is present and private (Documentation/admin-guide/mm/pagemap.rst).
+    /// Fails unless the page is present, and private or of a file that can be read
+    /// (Documentation/admin-guide/mm/pagemap.rst).
     fn check_page(&self, avma: u64) -> io::Result<()> {
         const PRESENT: u64 = 1 << 63;
         const OF_FILE_OR_SHARED: u64 = 1 << 61;
@@ -38,8 +49,13 @@ impl Memory {
         self.pages.read_exact_at(&mut entry, avma / crate::sys::page_size() as u64 * 8)?;
         match u64::from_ne_bytes(entry) & (PRESENT | OF_FILE_OR_SHARED) {
             PRESENT => Ok(()),
+            entry if entry & PRESENT != 0 && self.is_of_local_file(avma) => Ok(()),
             _ => Err(io::ErrorKind::WouldBlock.into()),
         }
+    }
+
+    fn is_of_local_file(&self, avma: u64) -> bool {
+        self.files.iter().any(|file| file.contains(&avma))
     }
 }
 
@@ -97,6 +113,11 @@ mod tests {
         for avma in [code.start_avma, 0x1000, u64::MAX] {
             assert!(memory.read(&mut bytes, avma).is_err(), "{avma:#x}");
         }
+        // This program's file is on this machine's disk, unless the machine has none.
+        let local = Memory::with_local_files(std::process::id()).unwrap();
+        let is_local = mounts::local_devices().contains(&code.device);
+        assert_eq!(local.read(&mut bytes, code.start_avma).is_ok(), is_local);
+        assert!(local.read(&mut bytes, 0x1000).is_err());
     }
 
     #[test]

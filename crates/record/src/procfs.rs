@@ -5,10 +5,11 @@
 //! map locked, which is one of the hangs that we want to record. So `maps` and `cmdline` are never
 //! read on the thread that saves: see [`read_each`].
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -154,11 +155,12 @@ fn parse_stat(stat: &[u8]) -> Option<(LiveThread, u32)> {
 
 /// The executable lines of `/proc/P/maps`.
 fn parse_maps(maps: &[u8]) -> Vec<ExecutableMap> {
-    maps.split(|&byte| byte == b'\n').filter_map(parse_map).collect()
+    let lines = maps.split(|&byte| byte == b'\n').filter_map(parse_map);
+    lines.filter(|(permissions, _)| permissions.get(2) == Some(&b'x')).map(|(_, map)| map).collect()
 }
 
 /// `start-end perms offset major:minor inode   path`
-fn parse_map(line: &[u8]) -> Option<ExecutableMap> {
+fn parse_map(line: &[u8]) -> Option<(&[u8], ExecutableMap)> {
     let mut rest = line;
     let mut field = || {
         let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
@@ -168,14 +170,11 @@ fn parse_map(line: &[u8]) -> Option<ExecutableMap> {
     };
     let (range, permissions, offset, device, inode) =
         (field()?, field()?, field()?, field()?, field()?);
-    if permissions.as_bytes().get(2) != Some(&b'x') {
-        return None;
-    }
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let (start, end) = range.split_once('-')?;
     let (major, minor) = device.split_once(':')?;
     let path = rest.trim_ascii_start();
-    Some(ExecutableMap {
+    let map = ExecutableMap {
         start_avma: hex(start)?,
         len: hex(end)?.checked_sub(hex(start)?)?,
         file_offset: hex(offset)?,
@@ -183,7 +182,16 @@ fn parse_map(line: &[u8]) -> Option<ExecutableMap> {
         inode: inode.parse().ok()?,
         // The kernel's own mmap records call anonymous memory so.
         path: if path.is_empty() { b"//anon".to_vec() } else { path.to_vec() },
-    })
+    };
+    Some((permissions.as_bytes(), map))
+}
+
+/// Where files of these devices are mapped, executable or not. May block: see [`read_each`].
+pub(crate) fn mapped_files(pid: u32, devices: &FxHashSet<u64>) -> Vec<Range<u64>> {
+    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = maps.split(|&byte| byte == b'\n').filter_map(parse_map).map(|(_, map)| map);
+    let of_file = maps.filter(|map| map.inode != 0 && devices.contains(&map.device));
+    of_file.map(|map| map.start_avma..map.start_avma.saturating_add(map.len)).collect()
 }
 
 /// The executable mappings of a process. May block: see [`read_each`].

@@ -5,6 +5,7 @@
 //! address up to the next row's. *Why so short*: only the frame's address, the return address and
 //! `rbp` matter, because no other register is needed to find them.
 
+use crate::java::{self, JavaRuntime};
 use crate::limited::{Image, Limited};
 use crate::python::{self, PythonRuntime};
 use crate::{unwind_table, vdso};
@@ -64,6 +65,8 @@ pub struct UnwindRules {
     pub rows: Vec<u64>,
     /// The Python interpreter in the file.
     pub python: Option<PythonRuntime>,
+    /// The Java virtual machine in the file.
+    pub java: Option<JavaRuntime>,
 }
 
 impl UnwindRules {
@@ -74,10 +77,13 @@ impl UnwindRules {
             .iter()
             .flat_map(|segment| [segment.file_offset, segment.len, segment.relative_svma]);
         let python = self.python.map(|python| python.encode().to_vec()).unwrap_or_default();
-        let words = [self.segments.len() as u64, python.len() as u64].into_iter();
-        words
+        let java = self.java.map(|java| java.encode().to_vec()).unwrap_or_default();
+        let counts = [self.segments.len(), python.len(), java.len()].map(|count| count as u64);
+        counts
+            .into_iter()
             .chain(segments)
             .chain(python)
+            .chain(java)
             .chain(self.rows.iter().copied())
             .flat_map(u64::to_le_bytes)
             .collect()
@@ -88,18 +94,21 @@ impl UnwindRules {
         let mut words =
             bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
         let segments = words.next().filter(|&count| count <= bytes.len() as u64 / 24)?;
-        let python = words.next().filter(|&count| count <= bytes.len() as u64 / 8)?;
+        let mut count = || words.next().filter(|&count| count <= bytes.len() as u64 / 8);
+        let (python, java) = (count()?, count()?);
         let segments = (0..segments)
             .map(|_| {
                 let (file_offset, len) = (words.next()?, words.next()?);
                 Some(CodeSegment { file_offset, len, relative_svma: words.next()? })
             })
             .collect::<Option<_>>()?;
-        let python: Vec<u64> = words.by_ref().take(python as usize).collect();
+        let mut take = |count| words.by_ref().take(count as usize).collect::<Vec<u64>>();
+        let (python, java) = (take(python), take(java));
         let python = PythonRuntime::decode_slice(&python);
+        let java = JavaRuntime::decode_slice(&java);
         let rows: Vec<u64> = words.collect();
         let sorted = rows.is_sorted_by(|before, after| (*before as u32) < *after as u32);
-        (sorted && rows.len() <= MAX_ROWS).then_some(Self { segments, rows, python })
+        (sorted && rows.len() <= MAX_ROWS).then_some(Self { segments, rows, python, java })
     }
 }
 
@@ -135,7 +144,8 @@ pub(crate) fn read(image: impl Image) -> Option<UnwindRules> {
         })
     };
     let python = python::read(&file, lowest, file_offset, &cache);
-    Some(UnwindRules { segments, rows: rows(&file, lowest), python })
+    let java = java::read(&file, lowest, file_offset, &cache);
+    Some(UnwindRules { segments, rows: rows(&file, lowest), python, java })
 }
 
 /// The rules of the kernel's own file in every process.
@@ -244,7 +254,7 @@ mod tests {
     fn rules_survive_a_round_trip_and_bad_ones_are_refused() {
         let segments = vec![CodeSegment { file_offset: 0x1000, len: 64, relative_svma: 0x2000 }];
         let rows = vec![row(1, Rule::Sp, 1, 0), row(5, Rule::Bp, 2, -2), row(9, Rule::None, 0, 0)];
-        let rules = UnwindRules { segments, rows, python: None };
+        let rules = UnwindRules { segments, rows, ..UnwindRules::default() };
         let bytes = rules.encode();
         assert_eq!(UnwindRules::decode(&bytes), Some(rules.clone()));
         let unsorted = UnwindRules { rows: vec![rules.rows[1], rules.rows[0]], ..rules };

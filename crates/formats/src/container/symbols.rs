@@ -76,7 +76,10 @@ impl SymbolFile {
         for (index, frame) in trace.stacks.frames().iter().enumerate() {
             let symbols = trace.symbols.get(FrameId(index as u32));
             let module = trace.modules.get(frame.module);
-            let is_script = module.is_some_and(|module| module.kind == ModuleKind::Script);
+            // Their names are in a member of their own.
+            let is_script = module.is_some_and(|module| {
+                matches!(module.kind, ModuleKind::Script | ModuleKind::Jit { .. })
+            });
             if symbols.is_empty() || is_script {
                 continue;
             }

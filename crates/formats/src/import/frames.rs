@@ -103,7 +103,7 @@ impl Frames {
             *count
         });
         /// Above every address of a program, and below those of the kernel.
-        const FIRST: u64 = 1 << 62;
+        const FIRST: u64 = ModuleKind::NO_AVMA;
         let offset = FIRST | u64::from(number) << 32 | u64::from(low);
         trace.stacks.intern_frame(Frame { module, offset })
     }

@@ -5,7 +5,7 @@ use super::{
     space::{FrameOverTime, Spaces},
     stack_table::{RawStack, StackTable},
 };
-use crate::scripts::Scripts;
+use crate::scripts::{ScriptFrame, Scripts};
 use unhitch_model::{FrameId, StackId, Time, Trace};
 
 /// The stack that a raw call chain stands for. It changes when the process maps something else.
@@ -68,11 +68,12 @@ fn resolve_one(
     }
     let kernel_len = frames.len() as u16;
     let mut varying = Vec::new();
-    // Scripts' frames have no addresses.
+    // Scripts' frames have no addresses, and only methods of Java are native frames, too.
     let mut native = frames.len();
     for avma in user.iter() {
         if let Some(frame) = scripts.frame(stack.pid, *avma, trace) {
             frames.push(frame);
+            native += usize::from(ScriptFrame::is_method_word(*avma));
             continue;
         }
         native += 1;

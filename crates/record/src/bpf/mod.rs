@@ -244,7 +244,7 @@ impl Engine {
             mappings: map(&programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?,
             rows: map(&programs, "rows", unwind::rows() as usize * 8)?,
             tasks: map(&programs, "tasks", TASK_SLOTS * TASK_SLOT_BYTES)?,
-            pythons: Arc::default(),
+            functions: Arc::default(),
         });
         let programs = Mutex::new(programs);
         Ok(Self {
@@ -273,7 +273,7 @@ impl Engine {
         if options.user_stacks {
             let maps = maps(&mut self.programs())?;
             self.unwinding =
-                Some(Unwinding::start(maps, reader, Arc::clone(&self.shared.pythons))?);
+                Some(Unwinding::start(maps, reader, Arc::clone(&self.shared.functions))?);
         }
         {
             let mut programs = self.programs();

@@ -23,17 +23,18 @@ pub(super) fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
     let action = "use a map of the recorder";
     let mappings = map(programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?;
     let rows = map(programs, "rows", unwind::rows() as usize * 8)?;
-    let pythons = programs.take_map("pythons").ok_or_else(|| missing("pythons"))?;
+    let mut take = |name| programs.take_map(name).ok_or_else(|| missing(name));
+    let (pythons, javas, hints) = (take("pythons")?, take("javas")?, take("hints")?);
     // This side of it stays here, for saves.
     let processes = match programs.map("processes") {
         Some(Map::HashMap(map)) => map.fd().as_fd().try_clone_to_owned().map_err(failed(action))?,
         _ => return Err(missing("processes")),
     };
     let processes = Map::HashMap(MapData::from_fd(processes).map_err(failed(action))?);
-    let hints = programs.take_map("hints").ok_or_else(|| missing("hints"))?;
     Ok(Maps {
         processes: processes.try_into().map_err(failed(action))?,
         pythons: pythons.try_into().map_err(failed(action))?,
+        javas: javas.try_into().map_err(failed(action))?,
         mappings,
         rows,
         hints: hints.try_into().map_err(failed(action))?,

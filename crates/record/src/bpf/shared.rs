@@ -1,6 +1,6 @@
 //! The maps of the kernel's part that a save reads.
 
-use crate::python::Pythons;
+use crate::runtimes::Functions;
 use crate::sys::SharedArray;
 use crate::unwind::Walker;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ pub(crate) struct Shared {
     pub(super) mappings: SharedArray,
     pub(super) rows: SharedArray,
     pub(super) tasks: SharedArray,
-    /// The interpreters of processes, and the functions that they ran.
-    pub(super) pythons: Arc<Pythons>,
+    /// What runs in processes, and the functions that were seen.
+    pub(super) functions: Arc<Functions>,
 }
 
 impl Shared {
@@ -27,9 +27,9 @@ impl Shared {
         Walker { mappings: &self.mappings, rows: &self.rows }
     }
 
-    /// The functions of scripts that were seen.
+    /// The functions of scripts, and methods, that were seen.
     pub(crate) fn scripts(&self) -> ScriptFile {
-        self.pythons.file()
+        self.functions.file()
     }
 
     /// True if the thread has not been on a CPU since it was listed.

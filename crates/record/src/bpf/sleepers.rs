@@ -5,6 +5,7 @@
 use super::shared::Shared;
 use crate::memory::{Memory, Words};
 use crate::python;
+use crate::runtimes::Runtimes;
 use crate::unwind::StackEnd;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -114,13 +115,14 @@ pub(crate) fn unwind(
     let mut sleepers = sleepers.to_vec();
     let Ok(memory) = Memory::open(pid) else { return sleepers };
     let mut words = Words::new(&memory);
-    let python = shared.pythons.of(pid);
-    let mut codes = Vec::new();
+    let Runtimes { python, java } = shared.functions.of(pid);
+    let (mut codes, mut methods) = (Vec::new(), Vec::new());
     for Sleeper { registers, thread_id, part, .. } in &mut sleepers {
         if registers[0] == 0 {
             continue;
         }
-        let (mut frames, end) = shared.walker().walk(*registers, own, |avma| words.at(avma));
+        let walked = shared.walker().walk(*registers, own, java.as_ref(), |avma| words.at(avma));
+        let mut frames = walked.frames;
         let scripts = python.as_ref().map(|python| {
             let room = MAX_FRAMES.saturating_sub(frames.len());
             python::walk(python, *thread_id, room, |avma| words.at(avma))
@@ -129,12 +131,16 @@ pub(crate) fn unwind(
         frames.extend(scripts.iter().map(|seen| seen.frame.to_word()));
         // A thread that has gone on has changed its stack meanwhile.
         if shared.still_sleeps(part) {
-            (part.user_stack, part.user_end) = (frames, end as u8);
+            (part.user_stack, part.user_end) = (frames, walked.end as u8);
+            methods.extend(walked.methods);
             codes.extend(scripts.iter().map(|seen| (seen.frame.id, seen.code_avma)));
         }
     }
     if let Some(python) = python {
-        python::read_new(pid, &python, codes, &shared.pythons);
+        shared.functions.read_codes(pid, &python, codes);
+    }
+    if let Some(java) = java {
+        shared.functions.read_methods(pid, &java, methods);
     }
     sleepers
 }

@@ -7,7 +7,7 @@
 
 mod channel;
 mod child;
-mod mounts;
+pub(crate) mod mounts;
 mod namer;
 mod opener;
 mod process;

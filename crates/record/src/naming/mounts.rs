@@ -4,6 +4,7 @@
 //! a file system in user space (FUSE) may never answer, and then not even SIGKILL ends an `open` or
 //! `stat` that has started.
 
+use rustc_hash::FxHashSet;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
@@ -76,6 +77,16 @@ impl Mounts {
         let is_ours = || self.0.iter().any(|ours| ours.device == mount.device);
         Ok(is_local(&mount) || mount.kind == LAYERED && is_ours())
     }
+}
+
+/// The devices of file systems whose answers depend only on this machine: the major number in the upper
+/// half.
+pub(crate) fn local_devices() -> FxHashSet<u64> {
+    let number = |mount: &Mount| {
+        let (major, minor) = mount.device.split_once(':')?;
+        Some(u64::from(major.parse::<u32>().ok()?) << 32 | u64::from(minor.parse::<u32>().ok()?))
+    };
+    Mounts::read().0.iter().filter(|mount| is_local(mount)).filter_map(number).collect()
 }
 
 fn is_local(mount: &Mount) -> bool {

@@ -1,7 +1,6 @@
 //! Reads the name, the file and the lines of a code object.
 
 use super::process::Python;
-use super::pythons::Pythons;
 use crate::memory::Memory;
 use std::io;
 use unhitch_formats::scripts::{ScriptFunction, id_of_code};
@@ -12,17 +11,11 @@ const MAX_NAME: u64 = 1024;
 /// Maximum length of a line table in bytes: instructions after that have its last line.
 const MAX_LINE_TABLE: u64 = 32 << 10;
 
-/// Reads the functions of code objects, by id and address, that are not known yet. Those that are
-/// gone are left out.
-pub(crate) fn read_new(pid: u32, python: &Python, mut codes: Vec<(u64, u64)>, pythons: &Pythons) {
-    pythons.retain_unknown(pid, &mut codes);
-    if codes.is_empty() {
-        return;
-    }
-    let Ok(memory) = Memory::open(pid) else { return };
+/// Reads the functions of code objects, by id and address. Those that are gone are left out.
+pub(crate) fn read(pid: u32, python: &Python, codes: &[(u64, u64)]) -> Vec<ScriptFunction> {
+    let Ok(memory) = Memory::open(pid) else { return Vec::new() };
     let reader = Reader { memory: &memory, python };
-    let functions = codes.iter().filter_map(|&(id, code_avma)| reader.function(id, code_avma).ok());
-    pythons.add(pid, python, functions.collect());
+    codes.iter().filter_map(|&(id, code_avma)| reader.function(id, code_avma).ok()).collect()
 }
 
 struct Reader<'a> {

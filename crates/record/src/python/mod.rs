@@ -9,10 +9,11 @@
 
 mod function;
 mod process;
-mod pythons;
 mod walk;
 
-pub(crate) use function::read_new;
+pub(crate) use function::read;
 pub(crate) use process::{PYTHON_WORDS, Python};
-pub(crate) use pythons::Pythons;
 pub(crate) use walk::walk;
+
+#[cfg(test)]
+pub(crate) use walk::tests;

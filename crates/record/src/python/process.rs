@@ -36,7 +36,7 @@ impl Python {
     }
 
     /// Where the interpreter's loop is: start and end.
-    pub(super) fn loops(&self) -> Vec<[u64; 2]> {
+    pub(crate) fn loops(&self) -> Vec<[u64; 2]> {
         let known = self.runtime.eval_svmas.iter().filter(|[_, end]| *end != 0);
         known.map(|range| range.map(|svma| self.base_avma.wrapping_add(svma))).collect()
     }

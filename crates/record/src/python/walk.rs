@@ -122,19 +122,20 @@ fn step(
         let offset = u64::from(layout.names) + index as u64 * 8;
         *name = word_at(code_avma.wrapping_add(offset))?;
     }
-    let frame = ScriptFrame { id: id_of_code(code_avma, names), unit, is_outermost };
+    let id = id_of_code(code_avma, names);
+    let frame = ScriptFrame { id, unit, is_outermost, is_method: false };
     frames.push(SeenFrame { frame, code_avma });
     Some(previous)
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use rustc_hash::FxHashMap;
     use unhitch_symbols::python::PythonRuntime;
 
     /// A Python 3.12 whose pointer to the first interpreter is at 0x1028.
-    pub(in crate::python) fn python() -> Python {
+    pub(crate) fn python() -> Python {
         let runtime = PythonRuntime {
             runtime_svma: 0,
             code_type_svma: 8,

@@ -16,9 +16,12 @@ mod walk;
 pub(crate) use walk::{StackEnd, Walker};
 
 use crate::error::Error;
+use crate::java::{self, JAVA_WORDS, Java};
+use crate::memory::{Memory, Words};
 use crate::naming::RuleReader;
 use crate::procfs::{self, ExecutableMap};
-use crate::python::{self, PYTHON_WORDS, Python, Pythons};
+use crate::python::{PYTHON_WORDS, Python};
+use crate::runtimes::{Functions, Runtimes};
 use crate::sys::SharedArray;
 use aya::maps::{HashMap, MapData, RingBuf};
 use files::{
@@ -39,7 +42,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use unhitch_formats::scripts::ScriptFunction;
 use unhitch_symbols::UnwindRules;
+use unhitch_symbols::java::JavaRuntime;
 use unhitch_symbols::python::PythonRuntime;
 
 /// Length of `struct mapping` in bytes.
@@ -71,6 +76,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(1);
 const PROCESS_UNKNOWN: u32 = 1;
 const PROCESS_GONE: u32 = 2;
 const CODE_OBJECT: u32 = 4;
+const JAVA_METHOD: u32 = 5;
 
 /// Number of rules for which there is room on this machine.
 pub(crate) fn rows() -> u32 {
@@ -82,6 +88,7 @@ pub(crate) fn rows() -> u32 {
 pub(crate) struct Maps {
     pub(crate) processes: HashMap<MapData, u32, [u32; 3]>,
     pub(crate) pythons: HashMap<MapData, u32, [u64; PYTHON_WORDS]>,
+    pub(crate) javas: HashMap<MapData, u32, [u64; JAVA_WORDS]>,
     pub(crate) mappings: SharedArray,
     pub(crate) rows: SharedArray,
     pub(crate) hints: RingBuf<MapData>,
@@ -105,7 +112,7 @@ impl Unwinding {
     pub(crate) fn start(
         maps: Maps,
         reader: Box<dyn RuleReader>,
-        pythons: Arc<Pythons>,
+        functions: Arc<Functions>,
     ) -> Result<Self, Error> {
         let failed = |action| move |source| Error::System { action, source };
         let (wake, woken) = UnixStream::pair().map_err(failed("create a socket pair"))?;
@@ -113,7 +120,7 @@ impl Unwinding {
         let stopped = Arc::new(AtomicBool::new(false));
         let without_room = Arc::new(AtomicUsize::new(0));
         let tables =
-            Tables::new(maps, reader, pythons, Arc::clone(&stopped), Arc::clone(&without_room));
+            Tables::new(maps, reader, functions, Arc::clone(&stopped), Arc::clone(&without_room));
         let (ready, begun) = channel();
         let thread = std::thread::Builder::new()
             .name("unhitch-unwind".to_owned())
@@ -151,25 +158,41 @@ impl Drop for Unwinding {
 struct Process {
     maps: Vec<ExecutableMap>,
     extent: Extent,
-    python: Option<Python>,
+    runtimes: Runtimes,
+    /// The file of a virtual machine that it has mapped, and where.
+    java_file: Option<(JavaRuntime, u64)>,
     files: Vec<FileId>,
     /// When its mappings may be read again.
     read_after: Instant,
     interval: Duration,
 }
 
-/// What the kernel's part asks for: the processes whose mappings to read, and code objects by process,
-/// each an id and an address.
+/// What the kernel's part asks for and tells.
 #[derive(Default)]
 struct Hints {
+    /// The processes whose mappings are wanted.
     unknown: FxHashSet<u32>,
+    /// Code objects by process, each an id and an address.
     codes: FxHashMap<u32, Vec<(u64, u64)>>,
+    /// Methods of Java by process.
+    methods: FxHashMap<u32, Vec<ScriptFunction>>,
+}
+
+/// What is known of a mapped file.
+#[derive(Default)]
+struct Mapped {
+    /// The address of the file's address 0 in the process.
+    base_avma: u64,
+    /// Where its rules are.
+    rows: Extent,
+    python: Option<PythonRuntime>,
+    java: Option<JavaRuntime>,
 }
 
 struct Tables {
     maps: Maps,
     reader: Box<dyn RuleReader>,
-    pythons: Arc<Pythons>,
+    functions: Arc<Functions>,
     stopped: Arc<AtomicBool>,
     without_room: Arc<AtomicUsize>,
     processes: FxHashMap<u32, Process>,
@@ -191,14 +214,14 @@ impl Tables {
     fn new(
         maps: Maps,
         reader: Box<dyn RuleReader>,
-        pythons: Arc<Pythons>,
+        functions: Arc<Functions>,
         stopped: Arc<AtomicBool>,
         without_room: Arc<AtomicUsize>,
     ) -> Self {
         Self {
             maps,
             reader,
-            pythons,
+            functions,
             stopped,
             without_room,
             processes: FxHashMap::default(),
@@ -233,6 +256,9 @@ impl Tables {
             let hints = self.take_hints();
             self.read(hints.unknown);
             self.read_functions(hints.codes);
+            for (pid, methods) in hints.methods {
+                self.functions.add(pid, Vec::new(), methods);
+            }
             self.free_old();
             if last_sweep.elapsed() >= SWEEP_INTERVAL {
                 last_sweep = Instant::now();
@@ -241,9 +267,9 @@ impl Tables {
         }
     }
 
-    /// What the kernel's part asks for.
+    /// What the kernel's part asks for and tells.
     fn take_hints(&mut self) -> Hints {
-        let (mut wanted, mut codes) = (FxHashSet::default(), FxHashMap::<_, Vec<_>>::default());
+        let Hints { mut unknown, mut codes, mut methods } = Hints::default();
         let mut gone = Vec::new();
         while let Some(hint) = self.maps.hints.next() {
             let long = |at: usize| {
@@ -259,29 +285,30 @@ impl Tables {
                 PROCESS_UNKNOWN => {
                     // It may just have executed another program.
                     self.swept.remove(&pid);
-                    wanted.insert(pid);
+                    unknown.insert(pid);
                 }
+                JAVA_METHOD => methods.entry(pid).or_default().extend(java::told(&hint)),
                 CODE_OBJECT => codes.entry(pid).or_default().push((long(8), long(16))),
                 _ if self.processes.get(&pid).is_some_and(read_recently) => {}
-                _ => _ = wanted.insert(pid),
+                _ => _ = unknown.insert(pid),
             }
         }
         for pid in gone {
             self.forget(pid);
         }
-        Hints { unknown: wanted, codes }
+        Hints { unknown, codes, methods }
     }
 
     /// Reads the functions of code objects, which may soon be gone.
     fn read_functions(&self, codes: FxHashMap<u32, Vec<(u64, u64)>>) {
-        let with_python = |(pid, codes)| Some((pid, (self.pythons.of(pid)?, codes)));
+        let with_python = |(pid, codes)| Some((pid, (self.functions.of(pid).python?, codes)));
         let items: Vec<_> = codes.into_iter().filter_map(with_python).collect();
         if items.is_empty() {
             return;
         }
-        let pythons = Arc::clone(&self.pythons);
+        let functions = Arc::clone(&self.functions);
         let read = move |pid, (python, codes): &(Python, Vec<(u64, u64)>)| {
-            python::read_new(pid, python, codes.clone(), &pythons);
+            functions.read_codes(pid, python, codes.clone());
         };
         procfs::read_each(items, procfs::PROCESS_TIMEOUT, &self.stopped, read);
     }
@@ -320,20 +347,27 @@ impl Tables {
             known.interval = (known.interval * 2).min(MAX_REREAD_INTERVAL);
             known.read_after = Instant::now() + known.interval;
             let place = [known.extent.first, known.extent.len, self.generation];
-            let python = known.python;
-            self.publish(pid, place, python);
+            let (mut runtimes, java_file) = (known.runtimes, known.java_file);
+            // It may not have been ready.
+            runtimes.java = runtimes.java.or_else(|| self.read_java(pid, java_file?));
+            if let Some(known) = self.processes.get_mut(&pid) {
+                known.runtimes = runtimes;
+            }
+            self.publish(pid, place, runtimes);
             return;
         }
-        let (mut files, mut python) = (Vec::new(), None);
+        let (mut files, mut python, mut java_file) = (Vec::new(), None, None);
         let mut bytes = Vec::with_capacity(maps.len() * MAPPING_BYTES);
         for map in &maps {
-            let (base, rows, runtime) = self.rules_of(pid, map, &mut files);
-            python = python.or(runtime.map(|runtime| Python::new(runtime, base)));
+            let file = self.file_of(pid, map, &mut files);
+            let base = file.base_avma;
+            python = python.or(file.python.map(|runtime| Python::new(runtime, base)));
+            java_file = java_file.or(file.java.map(|runtime| (runtime, base)));
             for word in [map.start_avma, map.start_avma + map.len, base] {
                 bytes.extend(word.to_ne_bytes());
             }
-            bytes.extend(rows.first.to_ne_bytes());
-            bytes.extend(rows.len.to_ne_bytes());
+            bytes.extend(file.rows.first.to_ne_bytes());
+            bytes.extend(file.rows.len.to_ne_bytes());
         }
         let Some(extent) = self.mappings.take(maps.len() as u32) else {
             self.without_room.fetch_add(1, Ordering::Relaxed);
@@ -343,35 +377,48 @@ impl Tables {
         self.maps.mappings.store(extent.first as usize * MAPPING_BYTES, &bytes);
         self.generation = self.generation.wrapping_add(1);
         let place = [extent.first, extent.len, self.generation];
-        self.publish(pid, place, python);
+        let runtimes =
+            Runtimes { python, java: java_file.and_then(|file| self.read_java(pid, file)) };
+        self.publish(pid, place, runtimes);
         let interval = MIN_REREAD_INTERVAL;
         let read_after = Instant::now() + interval;
-        let process = Process { maps, extent, python, files, read_after, interval };
+        let process = Process { maps, extent, runtimes, java_file, files, read_after, interval };
         if let Some(old) = self.processes.insert(pid, process) {
             self.old_mappings.push_back((Instant::now() + GRACE, old.extent));
             self.release(old.files);
         }
     }
 
-    /// Tells the kernel's part where the mappings of a process are, and its interpreter.
-    fn publish(&mut self, pid: u32, place: [u32; 3], python: Option<Python>) {
-        self.pythons.set(pid, python);
+    /// Reads where the virtual machine of a process has its code; `None` if it is not ready.
+    fn read_java(&self, pid: u32, file: (JavaRuntime, u64)) -> Option<Java> {
+        let read = |pid, &(runtime, base_avma): &(JavaRuntime, u64)| {
+            let memory = Memory::open(pid).ok()?;
+            let mut words = Words::new(&memory);
+            Java::read(runtime, base_avma, |avma| words.at(avma))
+        };
+        let items = vec![(pid, file)];
+        let (found, _) = procfs::read_each(items, procfs::PROCESS_TIMEOUT, &self.stopped, read);
+        found.into_values().next().flatten()
+    }
+
+    /// Tells the kernel's part where the mappings of a process are, and what runs in it.
+    fn publish(&mut self, pid: u32, place: [u32; 3], runtimes: Runtimes) {
+        self.functions.set(pid, runtimes);
         // First, so that a stack that needs the mappings can have its scripts' frames.
-        match python {
+        match runtimes.python {
             Some(python) => _ = self.maps.pythons.insert(pid, python.for_kernel(), 0),
             None => _ = self.maps.pythons.remove(&pid),
+        }
+        match runtimes.java {
+            Some(java) => _ = self.maps.javas.insert(pid, java.for_kernel(), 0),
+            None => _ = self.maps.javas.remove(&pid),
         }
         let _ = self.maps.processes.insert(pid, place, 0);
     }
 
-    /// The address of the mapped file's address 0 in the process, where its rules are, and the
-    /// interpreter in it.
-    fn rules_of(
-        &mut self,
-        pid: u32,
-        map: &ExecutableMap,
-        files: &mut Vec<FileId>,
-    ) -> (u64, Extent, Option<PythonRuntime>) {
+    /// What is known of a mapped file, which is added to `files`.
+    fn file_of(&mut self, pid: u32, map: &ExecutableMap, files: &mut Vec<FileId>) -> Mapped {
+        let unknown = Mapped { base_avma: map.start_avma, ..Mapped::default() };
         let path = map.path.strip_suffix(b" (deleted)").unwrap_or(&map.path).to_vec();
         let file = FileId { path, device: map.device, inode: map.inode };
         if self
@@ -381,16 +428,11 @@ impl Tables {
         {
             self.read_rules(pid, map, &file);
         }
-        let Some(Some(known)) = self.files.get_mut(&file) else {
-            return (map.start_avma, Extent::default(), None);
-        };
+        let Some(Some(known)) = self.files.get_mut(&file) else { return unknown };
         known.users += 1;
         files.push(file);
-        let base = base_avma(map, &known.rules);
-        match base {
-            Some(base) => (base, known.rows, known.rules.python),
-            None => (map.start_avma, Extent::default(), None),
-        }
+        let Some(base_avma) = base_avma(map, &known.rules) else { return unknown };
+        Mapped { base_avma, rows: known.rows, python: known.rules.python, java: known.rules.java }
     }
 
     /// Reads the rules of a file that no process had mapped, unless they are known.
@@ -474,13 +516,14 @@ impl Tables {
         for pid in gone {
             let _ = self.maps.processes.remove(&pid);
             let _ = self.maps.pythons.remove(&pid);
+            let _ = self.maps.javas.remove(&pid);
             self.forget(pid);
         }
     }
 
     fn forget(&mut self, pid: u32) {
         self.swept.remove(&pid);
-        self.pythons.set(pid, None);
+        self.functions.set(pid, Runtimes::default());
         if let Some(process) = self.processes.remove(&pid) {
             self.old_mappings.push_back((Instant::now() + GRACE, process.extent));
             self.release(process.files);

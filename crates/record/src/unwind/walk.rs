@@ -2,7 +2,9 @@
 //! (`bpf/unwind.h`), and by reading its memory.
 
 use super::MAPPING_BYTES;
+use crate::java::{Exit, Java, MethodPlace};
 use crate::sys::SharedArray;
+use unhitch_formats::scripts::ScriptFrame;
 
 /// Maximum number of frames.
 const MAX_FRAMES: usize = 96;
@@ -37,6 +39,14 @@ struct Mapping {
     rows: u32,
 }
 
+/// What unwinding a stack gives: its frames, leaf first, each a return address or the word of a method
+/// of Java; how it ends; and the methods, by their ids.
+pub(crate) struct Walked {
+    pub(crate) frames: Vec<u64>,
+    pub(crate) end: StackEnd,
+    pub(crate) methods: Vec<(u64, MethodPlace)>,
+}
+
 /// The tables that the kernel's part searches.
 pub(crate) struct Walker<'a> {
     pub(crate) mappings: &'a SharedArray,
@@ -44,86 +54,94 @@ pub(crate) struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    /// The return addresses of a thread with these registers (`rip`, `rsp`, `rbp`), leaf first, and
-    /// how the stack ends. `own` are the process's mappings: the first, and their number.
+    /// The stack of a thread with these registers (`rip`, `rsp`, `rbp`). `own` are the mappings of its
+    /// process: the first, and their number.
     pub(crate) fn walk(
         &self,
         registers: [u64; 3],
         own: Option<[u32; 2]>,
-        word_at: impl FnMut(u64) -> Option<u64>,
-    ) -> (Vec<u64>, StackEnd) {
-        let (frames, end) = self.frames(registers, own, word_at);
+        java: Option<&Java>,
+        mut word_at: impl FnMut(u64) -> Option<u64>,
+    ) -> Walked {
+        let (mut frames, mut methods) = (Vec::new(), Vec::new());
+        let mut is_leaf = true;
+        let [mut ip, mut sp, mut bp] = registers;
+        let end = loop {
+            if frames.len() >= MAX_FRAMES {
+                break StackEnd::TooDeep;
+            }
+            let pc = if is_leaf { ip } else { ip.wrapping_sub(1) };
+            let mapping = own.and_then(|own| self.mapping_at(own, pc));
+            if mapping.is_none() && own.is_some() && !is_leaf {
+                break StackEnd::OutsideCode;
+            }
+            let compiled = mapping.as_ref().is_none_or(|mapping| mapping.rows == 0);
+            let entered =
+                java.filter(|_| compiled).and_then(|java| java.enter(pc, bp, &mut word_at));
+            let (exit, method) = entered.unzip();
+            let method = method.flatten();
+            frames.push(method.map_or(ip, |(word, _)| word));
+            methods.extend(method);
+            is_leaf = false;
+            let row = mapping.as_ref().and_then(|mapping| self.row_at(mapping, pc));
+            let row = row.unwrap_or(u64::from(NONE) << 56);
+            let offset = i64::from((row >> 32) as i16) * 8;
+            let mut saved_bp = i64::from((row >> 48) as i8) * 8;
+            let cfa = match (exit, (row >> 56) as u8) {
+                (Some(Exit::Bytes(bytes)), _) => {
+                    saved_bp = -16;
+                    sp.wrapping_add(bytes)
+                }
+                (_, SP) => sp.wrapping_add_signed(offset),
+                (_, BP) => bp.wrapping_add_signed(offset),
+                (_, PLT) => sp.wrapping_add(if pc & 15 >= 11 { 16 } else { 8 }),
+                (_, END) => break StackEnd::Start,
+                (_, SIGNAL) => {
+                    // struct ucontext: rip, rbp, rsp of its registers.
+                    let mut register = |at| word_at(sp.wrapping_add(at));
+                    let (Some(new_ip), Some(new_bp), Some(new_sp)) =
+                        (register(168), register(120), register(160))
+                    else {
+                        break StackEnd::UnreadMemory;
+                    };
+                    (ip, bp, sp, is_leaf) = (new_ip, new_bp, new_sp, true);
+                    continue;
+                }
+                (_, NONE) if bp == 0 && mapping.is_some() => break StackEnd::Start,
+                (_, NONE) if bp < sp || !bp.is_multiple_of(8) => break StackEnd::OutsideCode,
+                (_, NONE) => {
+                    saved_bp = -16;
+                    bp.wrapping_add(16)
+                }
+                _ => break StackEnd::WithoutRule,
+            };
+            if cfa <= sp {
+                break StackEnd::OutsideCode;
+            }
+            let Some(caller) = word_at(cfa.wrapping_sub(8)) else { break StackEnd::UnreadMemory };
+            if saved_bp != 0 {
+                let Some(saved) = word_at(cfa.wrapping_add_signed(saved_bp)) else {
+                    break StackEnd::UnreadMemory;
+                };
+                bp = saved;
+            }
+            sp = match exit {
+                Some(Exit::Interpreted(Some(sender_sp))) => sender_sp,
+                _ => cfa,
+            };
+            ip = caller;
+            if caller < LOWEST_CODE {
+                break StackEnd::Start;
+            }
+        };
         // However it ended: by frame pointers alone, callers may be missing.
         let end = match own {
             None => StackEnd::WithoutTables,
             Some(own) if self.mapping_at(own, registers[0]).is_none() => StackEnd::OutsideCode,
             Some(_) => end,
         };
-        (frames, end)
-    }
-
-    fn frames(
-        &self,
-        [mut ip, mut sp, mut bp]: [u64; 3],
-        own: Option<[u32; 2]>,
-        mut word_at: impl FnMut(u64) -> Option<u64>,
-    ) -> (Vec<u64>, StackEnd) {
-        let mut frames = Vec::new();
-        let mut is_leaf = true;
-        while frames.len() < MAX_FRAMES {
-            let pc = if is_leaf { ip } else { ip.wrapping_sub(1) };
-            let mapping = own.and_then(|own| self.mapping_at(own, pc));
-            if mapping.is_none() && own.is_some() && !is_leaf {
-                return (frames, StackEnd::OutsideCode);
-            }
-            frames.push(ip);
-            is_leaf = false;
-            let row = mapping.as_ref().and_then(|mapping| self.row_at(mapping, pc));
-            let row = row.unwrap_or(u64::from(NONE) << 56);
-            let offset = i64::from((row >> 32) as i16) * 8;
-            let mut saved_bp = i64::from((row >> 48) as i8) * 8;
-            let cfa = match (row >> 56) as u8 {
-                SP => sp.wrapping_add_signed(offset),
-                BP => bp.wrapping_add_signed(offset),
-                PLT => sp.wrapping_add(if pc & 15 >= 11 { 16 } else { 8 }),
-                END => return (frames, StackEnd::Start),
-                SIGNAL => {
-                    // struct ucontext: rip, rbp, rsp of its registers.
-                    let mut register = |at| word_at(sp.wrapping_add(at));
-                    let (Some(new_ip), Some(new_bp), Some(new_sp)) =
-                        (register(168), register(120), register(160))
-                    else {
-                        return (frames, StackEnd::UnreadMemory);
-                    };
-                    (ip, bp, sp, is_leaf) = (new_ip, new_bp, new_sp, true);
-                    continue;
-                }
-                NONE if bp == 0 && mapping.is_some() => return (frames, StackEnd::Start),
-                NONE if bp < sp || !bp.is_multiple_of(8) => return (frames, StackEnd::OutsideCode),
-                NONE => {
-                    saved_bp = -16;
-                    bp.wrapping_add(16)
-                }
-                _ => return (frames, StackEnd::WithoutRule),
-            };
-            if cfa <= sp {
-                return (frames, StackEnd::OutsideCode);
-            }
-            let Some(caller) = word_at(cfa.wrapping_sub(8)) else {
-                return (frames, StackEnd::UnreadMemory);
-            };
-            if saved_bp != 0 {
-                let Some(saved) = word_at(cfa.wrapping_add_signed(saved_bp)) else {
-                    return (frames, StackEnd::UnreadMemory);
-                };
-                bp = saved;
-            }
-            (ip, sp) = (caller, cfa);
-            if caller < LOWEST_CODE {
-                return (frames, StackEnd::Start);
-            }
-        }
-        (frames, StackEnd::TooDeep)
+        let methods = methods.into_iter().filter_map(|(word, place)| Some((id_of(word)?, place)));
+        Walked { frames, end, methods: methods.collect() }
     }
 
     fn mapping_at(&self, [first, count]: [u32; 2], avma: u64) -> Option<Mapping> {
@@ -151,6 +169,10 @@ impl Walker<'_> {
         let index = partition_point(mapping.rows, |index| row(index) as u32 <= pc);
         Some(row(index.checked_sub(1)?))
     }
+}
+
+fn id_of(word: u64) -> Option<u64> {
+    ScriptFrame::from_word(word).map(|frame| frame.id)
 }
 
 /// The first of `len` indices for which `is_before` is false.

@@ -1,8 +1,9 @@
 //! [`PythonRuntime`]: the interpreter in a program's or a library's file.
 
 use super::layout::PythonLayout;
+use crate::exported::{Found, Table};
 use crate::limited::{Image, Limited};
-use object::{File, Object, ObjectSection, ReadRef};
+use object::{File, ReadRef};
 
 /// The interpreter of a file. Addresses are relative to the file's lowest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +80,7 @@ pub(crate) fn read<'a, I: Image>(
     file_offset: impl Fn(u64) -> Option<u64>,
     image: &'a Limited<I>,
 ) -> Option<PythonRuntime> {
-    let exported = Table::open(file, ".dynsym", ".dynstr")?;
+    let exported = Table::exported(file, EVAL)?;
     let runtime = exported.find(RUNTIME)?;
     let eval = exported.find(EVAL)?;
     let code_type = exported.find(CODE_TYPE)?;
@@ -99,7 +100,7 @@ pub(crate) fn read<'a, I: Image>(
         None if exported.find(SINCE_3_9).is_some() => PythonLayout::of_version(9)?,
         None => return None,
     };
-    let cold = || Table::open(file, ".symtab", ".strtab")?.find(EVAL_COLD);
+    let cold = || Table::all(file, EVAL)?.find(EVAL_COLD);
     let range = |found: Option<Found>| {
         let found = found.unwrap_or_default();
         let start = found.svma.saturating_sub(lowest);
@@ -111,44 +112,6 @@ pub(crate) fn read<'a, I: Image>(
         eval_svmas: [range(Some(eval)), range(cold())],
         layout,
     })
-}
-
-#[derive(Clone, Copy, Default)]
-struct Found {
-    svma: u64,
-    len: u64,
-}
-
-/// A symbol table. *Why not by the `object` crate*: it reads each name by itself, and most files
-/// have thousands and no Python.
-struct Table<'a> {
-    symbols: &'a [u8],
-    names: &'a [u8],
-}
-
-impl<'a> Table<'a> {
-    fn open<I: Image>(file: &File<'a, &'a Limited<I>>, symbols: &str, names: &str) -> Option<Self> {
-        let names = file.section_by_name(names)?.data().ok()?;
-        let is_python = names.windows(EVAL.len()).any(|name| name == EVAL);
-        let symbols = is_python.then(|| file.section_by_name(symbols))??.data().ok()?;
-        Some(Self { symbols, names })
-    }
-
-    /// A defined symbol.
-    fn find(&self, name: &[u8]) -> Option<Found> {
-        const ENTRY: usize = 24;
-        let entries = self.symbols.as_chunks::<ENTRY>().0;
-        entries.iter().find_map(|entry| {
-            let (head, rest) = entry.split_first_chunk::<4>()?;
-            let own = self.names.get(u32::from_le_bytes(*head) as usize..)?;
-            let is_it = own.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0));
-            let word = |at: usize| {
-                u64::from_le_bytes(rest[at..].first_chunk().copied().unwrap_or_default())
-            };
-            let found = Found { svma: word(4), len: word(12) };
-            (is_it && found.svma != 0).then_some(found)
-        })
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! [`Pythons`]: the interpreters that run, and the functions that were seen.
+//! [`Functions`]: what interprets or compiles code in each process, and the functions that were seen.
 
-use super::process::Python;
+use crate::java::{self, Java, MethodPlace};
+use crate::python::{self, Python};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,13 +13,20 @@ const MAX_BYTES: usize = 16 << 20;
 /// Of one process, so that one does not push out all others.
 const MAX_BYTES_PER_PROCESS: usize = 4 << 20;
 
-/// The interpreters of all processes. Shared by the thread that reads mappings and by saves.
+/// What runs in a process beside native code.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Runtimes {
+    pub(crate) python: Option<Python>,
+    pub(crate) java: Option<Java>,
+}
+
+/// The functions of all processes. Shared by the thread that reads mappings and by saves.
 #[derive(Default)]
-pub(crate) struct Pythons(Mutex<State>);
+pub(crate) struct Functions(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    running: FxHashMap<u32, Python>,
+    running: FxHashMap<u32, Runtimes>,
     /// By pid; also of processes that have ended.
     seen: FxHashMap<u32, Seen>,
     bytes: usize,
@@ -33,23 +41,39 @@ struct Seen {
     bytes: usize,
 }
 
-impl Pythons {
-    /// Notes the interpreter of a process; `None` if it has none, or has ended.
-    pub(crate) fn set(&self, pid: u32, python: Option<Python>) {
+impl Functions {
+    /// Notes what runs in a process; nothing if it has ended.
+    pub(crate) fn set(&self, pid: u32, runtimes: Runtimes) {
         let mut state = self.lock();
-        match python {
-            Some(python) => _ = state.running.insert(pid, python),
-            None => _ = state.running.remove(&pid),
+        match runtimes == Runtimes::default() {
+            false => _ = state.running.insert(pid, runtimes),
+            true => _ = state.running.remove(&pid),
         }
     }
 
-    /// The interpreter of a process.
-    pub(crate) fn of(&self, pid: u32) -> Option<Python> {
-        self.lock().running.get(&pid).copied()
+    /// What runs in a process.
+    pub(crate) fn of(&self, pid: u32) -> Runtimes {
+        self.lock().running.get(&pid).copied().unwrap_or_default()
     }
 
-    /// Leaves out the code objects whose functions are known.
-    pub(crate) fn retain_unknown(&self, pid: u32, codes: &mut Vec<(u64, u64)>) {
+    /// Reads the functions of Python's code objects that are not known yet, each an id and an address.
+    pub(crate) fn read_codes(&self, pid: u32, python: &Python, mut codes: Vec<(u64, u64)>) {
+        self.retain_unknown(pid, &mut codes);
+        if !codes.is_empty() {
+            self.add(pid, python.loops(), python::read(pid, python, &codes));
+        }
+    }
+
+    /// Reads the names of Java's methods that are not known yet.
+    pub(crate) fn read_methods(&self, pid: u32, java: &Java, mut methods: Vec<(u64, MethodPlace)>) {
+        self.retain_unknown(pid, &mut methods);
+        if !methods.is_empty() {
+            self.add(pid, Vec::new(), java::read(pid, java, &methods));
+        }
+    }
+
+    /// Leaves out the code whose functions are known, by its id.
+    fn retain_unknown<T: Ord>(&self, pid: u32, codes: &mut Vec<(u64, T)>) {
         codes.sort_unstable();
         codes.dedup();
         let state = self.lock();
@@ -58,12 +82,11 @@ impl Pythons {
         codes.retain(|(id, _)| has_room && !seen.functions.contains_key(id));
     }
 
-    /// Adds functions of a process whose interpreter is `python`.
-    pub(crate) fn add(&self, pid: u32, python: &Python, functions: Vec<ScriptFunction>) {
+    /// Adds functions of a process whose interpreter's loops are at `loops`.
+    pub(crate) fn add(&self, pid: u32, loops: Vec<[u64; 2]>, functions: Vec<ScriptFunction>) {
         let mut state = self.lock();
         state.count += 1;
         let order = state.count;
-        let loops = python.loops();
         let seen = state.seen.entry(pid).or_insert_with(|| Seen {
             order,
             loops: Vec::new(),
@@ -123,22 +146,22 @@ mod tests {
 
     #[test]
     fn the_functions_of_old_processes_make_room() {
-        let python = crate::python::walk::tests::python();
-        let pythons = Pythons::default();
+        let seen = Functions::default();
+        let running = Runtimes { python: Some(crate::python::tests::python()), java: None };
         let function = |id| ScriptFunction { id, name: "x".repeat(1 << 20), ..Default::default() };
         for pid in 1..=7 {
-            pythons.set(pid, (pid == 1).then_some(python));
-            pythons.add(pid, &python, (1..=9).map(function).collect());
+            seen.set(pid, if pid == 1 { running } else { Runtimes::default() });
+            seen.add(pid, Vec::new(), (1..=9).map(function).collect());
         }
-        let pids: Vec<u32> = pythons.file().processes.iter().map(|process| process.pid).collect();
+        let pids: Vec<u32> = seen.file().processes.iter().map(|process| process.pid).collect();
         // Each may have four of its nine functions. The first process still runs.
         assert_eq!(pids, [1, 6, 7]);
         let wanted = |pid| {
             let mut codes = vec![(9, 1), (2, 5), (2, 5)];
-            pythons.retain_unknown(pid, &mut codes);
+            seen.retain_unknown(pid, &mut codes);
             codes
         };
-        pythons.add(8, &python, vec![ScriptFunction { id: 2, ..Default::default() }]);
+        seen.add(8, Vec::new(), vec![ScriptFunction { id: 2, ..Default::default() }]);
         assert_eq!((wanted(7), wanted(8), wanted(9)), (vec![], vec![(9, 1)], vec![(2, 5), (9, 1)]));
     }
 }
