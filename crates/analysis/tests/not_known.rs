@@ -241,7 +241,7 @@ fn regression_a_wait_that_nobody_ended_beside_a_silent_cpu_says_so() {
         // No waker is visible.
         scene.switch(600 * MS, 0, IDLE, Runnable, reader, StackId::EMPTY);
         let mut trace = scene.finish(2, 710 * MS);
-        let at = |ms: u64| Time::from_nanos(ms * MS);
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
         let loss = Loss { cpu: 1, window: Window::new(at(550), at(620)), events: 40 };
         trace.losses.extend(lost.then_some(loss));
         asked(&trace, vec![reader], Some((100, 600)))

@@ -152,6 +152,44 @@ static __always_inline void repair(struct cpu_ring *ring, u32 cpu, u64 now, u32 
 	ring->repairs++;
 }
 
+// A thread comes on: whether its wait, or the time in which it was ready to run, is to be written with
+// its stacks.
+static __always_inline void arrive(struct cpu_ring *ring, u32 cpu, u64 now, struct task_struct *next)
+{
+	ring->pending_ns = 0;
+	u32 coming = next->pid;
+	struct task_slot *slot = coming ? take_slot(coming) : 0;
+	if (slot) {
+		s32 prio = next->prio;
+		if (slot->prio != prio ||
+		    (prio != USUAL_PRIO && slot->prio_period != PRIO_PERIOD(now)))
+			note_priority(ring, cpu, now, slot, coming, prio);
+		u64 left = slot->left_ns;
+		if (left) {
+			u64 woken = slot->woken_ns;
+			u64 blocked = (woken > left ? woken : now) - left;
+			slot->blocked_ns += blocked;
+			u32 known = find_place(slot->waits, slot->place);
+			ring->pending_due = is_due(slot->blocked_ns, known, now);
+			ring->pending_known = known;
+			ring->pending_blocked_ns = blocked;
+			if (ring->pending_due ||
+			    (blocked >= min_wait_ns &&
+			     (!known || blocked >= LONG_WAITS * min_wait_ns ||
+			      slot->kernel_lock || is_lock_wait(next))))
+				ring->pending_ns = left;
+		} else if (slot->queued_ns && now - slot->queued_ns >= LONG_WAITS * min_wait_ns) {
+			// Where it was when it lost its CPU for long: perhaps it holds a lock there.
+			ring->pending_due = now - slot->queued_ns >= wanted_wait_ns(now);
+			ring->pending_known = 0;
+			ring->pending_blocked_ns = 0;
+			ring->pending_ns = slot->queued_ns;
+		}
+		slot->left_ns = 0;
+		slot->queued_ns = 0;
+	}
+}
+
 // What the thread waited for. It is back, so that it may have been closed meanwhile.
 static __always_inline void write_descriptor(struct cpu_ring *ring, u32 cpu, u64 now,
 					     struct task_struct *task, struct pt_regs *regs)
@@ -204,37 +242,7 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 				slot->owner = lock_owner((void *)bpf_task_pt_regs(prev), false);
 		}
 	}
-	ring->pending_ns = 0;
-	slot = coming ? take_slot(coming) : 0;
-	if (slot) {
-		s32 prio = next->prio;
-		if (slot->prio != prio ||
-		    (prio != USUAL_PRIO && slot->prio_period != PRIO_PERIOD(now)))
-			note_priority(ring, cpu, now, slot, coming, prio);
-		u64 left = slot->left_ns;
-		if (left) {
-			u64 woken = slot->woken_ns;
-			u64 blocked = (woken > left ? woken : now) - left;
-			slot->blocked_ns += blocked;
-			u32 known = find_place(slot->waits, slot->place);
-			ring->pending_due = is_due(slot->blocked_ns, known, now);
-			ring->pending_known = known;
-			ring->pending_blocked_ns = blocked;
-			if (ring->pending_due ||
-			    (blocked >= min_wait_ns &&
-			     (!known || blocked >= LONG_WAITS * min_wait_ns ||
-			      slot->kernel_lock || is_lock_wait(next))))
-				ring->pending_ns = left;
-		} else if (slot->queued_ns && now - slot->queued_ns >= LONG_WAITS * min_wait_ns) {
-			// Where it was when it lost its CPU for long: perhaps it holds a lock there.
-			ring->pending_due = now - slot->queued_ns >= wanted_wait_ns(now);
-			ring->pending_known = 0;
-			ring->pending_blocked_ns = 0;
-			ring->pending_ns = slot->queued_ns;
-		}
-		slot->left_ns = 0;
-		slot->queued_ns = 0;
-	}
+	arrive(ring, cpu, now, next);
 	write_short(ring, cpu, now, SWITCH,
 		    (coming & 0x3fffff) | state << 22 | known_place << SWITCH_PLACE_SHIFT);
 	ring->current = coming;
@@ -262,13 +270,22 @@ static __always_inline int came_on(void *ctx, struct task_struct *task, bool is_
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_ring *ring = bpf_map_lookup_elem(&cpus, &cpu);
-	if (!ring || !ring->pending_ns)
+	bool unseen = ring && is_current && ring->current != (u32)task->pid;
+	if (!ring || (!ring->pending_ns && !unseen))
 		return 0;
 	ring->depth++;
+	u64 now = bpf_ktime_get_ns();
+	if (unseen) {
+		repair(ring, cpu, now, task->pid);
+		arrive(ring, cpu, now, task);
+		if (!ring->pending_ns) {
+			leave(ring);
+			return 0;
+		}
+	}
 	u64 left = ring->pending_ns;
 	ring->pending_ns = 0;
 	struct task_slot *slot = slot_of(task->pid);
-	u64 now = bpf_ktime_get_ns();
 	u32 kernel_stack = 0, user_stack = 0, flags = 0;
 	bool was_blocked = slot && ring->pending_blocked_ns;
 	if (ring->pending_due) {

@@ -7,20 +7,17 @@ import time
 from hang import Truth, hang
 from stage import HERE, thread_of
 
-NEEDS = ["java", "javac", "jcmd"]
+NEEDS = ["java", "javac"]
 COMPUTES = r"computeInterest|disturb"
 
 
 def program(stage, name, *options):
-    """Starts a hang of `sources/Hangs.java`; the names of compiled methods are written down, as
-    whoever wants them in answers has to do."""
+    """Starts a hang of `sources/Hangs.java`, as anybody starts a program."""
     classes = stage.subfolder("classes")
     stage.run("javac", "-d", classes, HERE / "sources/Hangs.java")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    options = ["-Xmx2g", "-XX:+PreserveFramePointer", *options]
-    process = stage.start("java", *options, "-cp", classes, "Hangs", name, **pipes)
+    process = stage.start("java", "-Xmx2g", *options, "-cp", classes, "Hangs", name, **pipes)
     process.stdout.readline()
-    stage.run("jcmd", process.pid, "Compiler.perfmap")
     return process
 
 

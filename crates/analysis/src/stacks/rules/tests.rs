@@ -725,7 +725,7 @@ fn an_error_repeats_nothing_of_the_file() {
 #[test]
 fn a_worker_of_a_pool_without_tasks_is_idle_and_one_inside_a_task_is_not() {
     for worker in [
-        "rayon_core::registry::WorkerThread::wait_until_out_of_work",
+        "rayon_core::sleep::Sleep::sleep",
         "g_thread_pool_wait_for_new_task",
         "base::internal::WorkerThread::Delegate::WaitForWork",
         "java.util.concurrent.ThreadPoolExecutor.getTask",
@@ -740,4 +740,14 @@ fn a_worker_of_a_pool_without_tasks_is_idle_and_one_inside_a_task_is_not() {
     assert_eq!(class(&libuv("uv_barrier_wait")).0, WaitClass::Condition);
     let in_task = ["futex_wait", "do_futex", "", "pthread_cond_wait", "rayon_core::join", "main"];
     assert_eq!(class(&in_task).0, WaitClass::Condition);
+    // As recorded with rayon-core 1.13: a task runs inside of the search for one.
+    let in_worker = [
+        "futex_wait",
+        "",
+        "parking_lot::raw_mutex::RawMutex::lock_slow",
+        "thumbnails::save",
+        "rayon_core::registry::WorkerThread::execute",
+        "rayon_core::registry::WorkerThread::wait_until_out_of_work",
+    ];
+    assert_eq!(class(&in_worker).0, WaitClass::Lock);
 }
