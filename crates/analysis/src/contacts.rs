@@ -30,6 +30,11 @@ impl Contacts {
         Self(pairs)
     }
 
+    /// The threads of its own process that a thread woke.
+    pub(crate) fn woken_by(&self, one: ThreadId) -> impl Iterator<Item = ThreadId> {
+        self.0.iter().filter(move |(waker, _)| *waker == one).map(|(_, woken)| *woken)
+    }
+
     /// True if each of the two woke the other.
     pub(crate) fn are_mutual(&self, trace: &Trace, one: ThreadId, other: ThreadId) -> bool {
         let (one, other) = parties(trace, one, other);

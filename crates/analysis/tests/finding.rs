@@ -4,7 +4,7 @@
 mod scene;
 
 use TaskState::{Dead, Runnable, Sleeping};
-use scene::Scene;
+use scene::{Scene, judged};
 use unhitch_analysis::patterns::Pattern;
 use unhitch_analysis::{Analysis, Query, Rules, Stall, StallKind, answer, diagnose};
 use unhitch_model::*;
@@ -417,4 +417,60 @@ fn a_stopped_process_is_one_stall_with_the_client_that_it_kept_waiting() {
         (client, Some(server)),
         "whom it kept waiting comes first"
     );
+}
+
+/// A pool gives a task to whichever of its workers is awake: who answered late need not be the one that
+/// was woken.
+#[test]
+fn regression_another_worker_of_the_pool_answers_late() {
+    let mut scene = Scene::default();
+    let caller = scene.thread(100, 100, "thumbnails");
+    let [first, second] = [101, 102].map(|tid| scene.thread(100, tid, "pool"));
+    let nap = scene.stack(&["main", "rhythm", "clock_nanosleep", "|", "do_nanosleep", "schedule"]);
+    let wait = scene.stack(&["main", "make_thumbnail", "|", "do_futex", "futex_wait", "schedule"]);
+    let idle = scene.stack(&[
+        "rayon_core::sleep::Sleep::sleep",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
+    let upload = scene.stack(&["retry_upload", "|", "do_nanosleep", "schedule"]);
+    let post = scene.stack(&["post", "|", "futex_wake", "try_to_wake_up"]);
+    let timer = scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
+    let (by_thread, by_timer) = (WakeFlags::default(), WakeFlags::HARDIRQ);
+    scene.switch(10, 0, IDLE, Runnable, caller, StackId::EMPTY);
+    let mut at = 1_000;
+    for round in 0..60 {
+        let is_late = round == 40;
+        scene.switch(at, 0, caller, Sleeping, IDLE, nap);
+        at += 20 * MS;
+        scene.wake(at, 0, IDLE, caller, by_timer, timer);
+        scene.switch(at + 10, 0, IDLE, Runnable, caller, StackId::EMPTY);
+        scene.wake(at + 20, 0, caller, first, by_thread, post);
+        scene.switch(at + 30, 1, IDLE, Runnable, first, StackId::EMPTY);
+        scene.switch(at + 40, 0, caller, Sleeping, IDLE, wait);
+        // The first worker wakes the other one, in case there are more tasks.
+        scene.wake(at + 50, 1, first, second, by_thread, post);
+        scene.switch(at + 60, 2, IDLE, Runnable, second, StackId::EMPTY);
+        let answers = if is_late {
+            scene.switch(at + 80, 1, first, Sleeping, IDLE, idle);
+            scene.switch(at + 90, 2, second, Sleeping, IDLE, upload);
+            at += 1_000 * MS;
+            scene.wake(at, 2, IDLE, second, by_timer, timer);
+            scene.switch(at + 10, 2, IDLE, Runnable, second, StackId::EMPTY);
+            (2, second)
+        } else {
+            scene.switch(at + 80, 2, second, Sleeping, IDLE, idle);
+            (1, first)
+        };
+        scene.wake(at + 100, answers.0, answers.1, caller, by_thread, post);
+        scene.switch(at + 110, 0, IDLE, Runnable, caller, StackId::EMPTY);
+        scene.switch(at + 120, answers.0, answers.1, Sleeping, IDLE, idle);
+        at += MS;
+    }
+    let (stall, text) = judged(&scene.finish(3, at + MS));
+    assert_eq!(stall.candidate.victim, caller, "{text}");
+    assert_eq!(stall.finding.culprit, Some(second), "{text}");
+    assert_eq!(stall.finding.function, "retry_upload", "{text}");
 }

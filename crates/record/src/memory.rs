@@ -105,7 +105,7 @@ mod tests {
         memory.read(&mut bytes, here.as_ptr() as u64).unwrap();
         assert_eq!(bytes, *here);
         // Code belongs to a file, and the first page is not mapped.
-        let code = crate::procfs::address_space(std::process::id())
+        let code = procfs::address_space(std::process::id())
             .maps
             .into_iter()
             .find(|map| map.path.starts_with(b"/"))

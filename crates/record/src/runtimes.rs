@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_functions_of_old_processes_make_room() {
         let seen = Functions::default();
-        let running = Runtimes { python: Some(crate::python::tests::python()), java: None };
+        let running = Runtimes { python: Some(python::tests::python()), java: None };
         let function = |id| ScriptFunction { id, name: "x".repeat(1 << 20), ..Default::default() };
         for pid in 1..=7 {
             seen.set(pid, if pid == 1 { running } else { Runtimes::default() });

@@ -18,8 +18,8 @@ pub struct HotSpot {
     pub frame: FrameId,
     /// Its name.
     pub function: NameId,
-    /// The function of a runtime, a library or the kernel in which it spent its time, deeper on the
-    /// stack: most samples are in that one, too. Empty if there is none.
+    /// The function of a runtime or a library in which it spent its time, deeper on the stack: most
+    /// samples are in that one, too. Empty if there is none.
     pub callee: NameId,
     /// Samples inside it (inclusive).
     pub inside: u32,
@@ -45,8 +45,7 @@ pub struct Sampled {
 ///
 /// *Why the program's own first:* half of the samples may also be in a function of the interpreter
 /// that runs it, or of the C library, which its author does not know. Without one of its own, the
-/// interpreter's says more than the C library's. What the kernel did is told with the function for which
-/// it did it.
+/// interpreter's says more than the C library's. But what the kernel did for it is told as such.
 ///
 /// *Why at any depth:* where stacks are cut, or their roots were never recorded, equal code
 /// stands at different distances from the root.
@@ -91,7 +90,7 @@ pub fn hot_spot(analysis: &Analysis<'_>, runs: &[(ThreadId, Window)]) -> Option<
     };
     let own = match layer(&deepest.1) {
         Layer::System => deepest_of(Layer::Program).or_else(|| deepest_of(Layer::Runtime)),
-        Layer::Runtime | Layer::Kernel => deepest_of(Layer::Program),
+        Layer::Runtime => deepest_of(Layer::Program),
         _ => None,
     };
     let (function, found) = own.copied().unwrap_or(deepest);

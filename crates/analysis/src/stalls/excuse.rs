@@ -116,8 +116,8 @@ impl<'a, 't> Habits<'a, 't> {
     }
 
     /// True if `sleeper`, asleep on `wait_stack`, wanted something from `by`, who ended its wait: it
-    /// had asked, as the two wake each other; or it waited where it hardly ever does, so that it is
-    /// no wait for work.
+    /// had asked, as the two wake each other, or it asks another worker of the same pool; or it waited
+    /// where it hardly ever does, so that it is no wait for work.
     pub(crate) fn has_asked(
         &mut self,
         sleeper: ThreadId,
@@ -126,7 +126,40 @@ impl<'a, 't> Habits<'a, 't> {
     ) -> bool {
         let analysis = self.analysis;
         let contacts = analysis.contacts();
-        contacts.are_mutual(analysis.trace, sleeper, by) || self.is_rare(sleeper, wait_stack)
+        contacts.are_mutual(analysis.trace, sleeper, by)
+            || self.is_rare(sleeper, wait_stack)
+            || self.has_asked_colleague(sleeper, by)
+    }
+
+    /// True if `sleeper` wakes a thread that often waits where `by` does: whichever of a pool's workers
+    /// is awake takes the next task, and wakes others if there are more.
+    fn has_asked_colleague(&mut self, sleeper: ThreadId, by: ThreadId) -> bool {
+        let analysis = self.analysis;
+        let threads = &analysis.trace.threads;
+        let process = threads.get(by).process;
+        if threads.get(sleeper).process != process {
+            return false;
+        }
+        let places = self.habitual_places(by);
+        let is_colleague = |other: &ThreadId| {
+            ![by, sleeper].contains(other) && threads.get(*other).process == process
+        };
+        let woken: Vec<ThreadId> =
+            analysis.contacts().woken_by(sleeper).filter(is_colleague).collect();
+        woken.into_iter().any(|other| {
+            let others = self.habitual_places(other);
+            places.iter().any(|place| others.contains(place))
+        })
+    }
+
+    /// The places to which a thread returns to sleep.
+    fn habitual_places(&mut self, thread: ThreadId) -> Vec<u64> {
+        let analysis = self.analysis;
+        let sleeps = self.sleeps.entry(thread).or_insert_with(|| sleeps_of(analysis, thread));
+        let is_habit = |(signature, lengths): &(&u64, &Vec<u64>)| {
+            **signature != 0 && lengths.len() >= HABITUAL_PLACE
+        };
+        sleeps.iter().filter(is_habit).map(|(signature, _)| *signature).collect()
     }
 
     /// True for a wait with a stack on which its thread seldom waits.

@@ -144,7 +144,10 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
         let most = longest.filter(|sleep| {
             sleep.segment.window.intersect(cycle).duration_ns() * 2 >= cycle.duration_ns()
         });
-        if most.is_some_and(|sleep| is_nobodys(analysis, view.thread, sleep)) {
+        let is_idle = |sleep: &Sleep<'_>| {
+            is_rest(analysis, sleep) || is_nobodys(analysis, view.thread, sleep)
+        };
+        if most.is_some_and(is_idle) {
             continue;
         }
         let wait = one_wait(view, cycle);
@@ -185,6 +188,13 @@ pub(super) fn goes_on(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
         let after = place.partition_point(|sleep| sleep.segment.window.start < window.end);
         place.len() - after >= MIN_AFTER && broken.iter().any(is_it)
     })
+}
+
+/// True for the sleep of a worker that has nothing to do, and has asked nobody for anything: whoever
+/// waits for what it does later is the victim.
+fn is_rest(analysis: &Analysis<'_>, sleep: &Sleep<'_>) -> bool {
+    class_of(analysis, sleep.segment) == WaitClass::Idle
+        && !analysis.stacks.is_pump(sleep.segment.wait_stack(analysis.trace))
 }
 
 /// True for a sleep that no thread ended, and that the program chose: its own timer did, or
