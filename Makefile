@@ -60,7 +60,7 @@ test-service: ## boot Debian with the service in QEMU: a hang triggers, floods, 
 	@$(MAKE) --no-print-directory static
 	@tools/test-service $(TARGET)/$(STATIC)/release/unhitch
 
-test-apps: ## make real programs hang, record and explain it; takes twenty minutes, needs root
+test-apps: ## make real programs hang, record and explain it; takes half an hour, needs root
 	@tools/setup build
 	@$(CARGO) build --release --locked --package unhitch
 	@tools/test-apps $(TARGET)/release/unhitch $(APPS)
