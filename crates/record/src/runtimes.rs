@@ -99,6 +99,10 @@ impl Functions {
         seen.loops.truncate(16);
         let before = seen.bytes;
         for function in functions {
+            // The kernel's part may tell of one again.
+            if seen.functions.contains_key(&function.id) {
+                continue;
+            }
             let bytes = 96 + function.name.len() + function.file.len() + function.lines.len() * 8;
             if seen.bytes < MAX_BYTES_PER_PROCESS {
                 seen.bytes += bytes;
@@ -163,5 +167,18 @@ mod tests {
         };
         seen.add(8, Vec::new(), vec![ScriptFunction { id: 2, ..Default::default() }]);
         assert_eq!((wanted(7), wanted(8), wanted(9)), (vec![], vec![(9, 1)], vec![(2, 5), (9, 1)]));
+    }
+
+    #[test]
+    fn a_function_that_is_told_again_takes_no_room() {
+        let seen = Functions::default();
+        let function = |id| ScriptFunction { id, name: "x".repeat(1 << 20), ..Default::default() };
+        for _ in 0..20 {
+            seen.add(1, Vec::new(), vec![function(1)]);
+        }
+        seen.add(1, Vec::new(), vec![function(2)]);
+        let ids: Vec<u64> =
+            seen.file().processes[0].functions.iter().map(|function| function.id).collect();
+        assert_eq!(ids, [1, 2]);
     }
 }

@@ -198,7 +198,7 @@ pub(crate) fn read<'a, I: Image>(
             wanted.as_bytes() == type_name && of.as_bytes() == field
         };
         if let Some((.., which)) = NAMES.iter().find(is_it) {
-            fields[*which as usize] = Some(value);
+            fields[*which as usize].get_or_insert(value);
         }
     };
     let (mut interpreter, mut heaps) = (None, None);
@@ -269,7 +269,11 @@ impl<'a, I: Image, F: Fn(u64) -> Option<u64>> Data<'a, I, F> {
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
+    /// A text; `None` for a pointer to nothing, which is the last entry's.
     fn text(&self, svma: u64) -> Option<&'a [u8]> {
+        if svma == 0 {
+            return None;
+        }
         let bytes = self.image.read_bytes_at((self.file_offset)(svma)?, MAX_NAME as u64).ok()?;
         bytes.split(|byte| *byte == 0).next()
     }

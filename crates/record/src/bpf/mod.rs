@@ -79,7 +79,7 @@ const COUNTERS: [(&str, usize); 2] = [("sched:sched_switch", 48), ("sched:sched_
 const KNOWN_STACKS_PER_CPU: u32 = 4096;
 /// Entries of each of the two caches of stacks for each CPU, and their bytes, as in `cache.h`.
 const CACHED_STACKS_PER_CPU: u32 = 512;
-const CACHED_STACK_BYTES: usize = 720 + 264;
+const CACHED_STACK_BYTES: usize = 1240 + 264;
 /// Where modules and BPF programs begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
 const MODULES_START: u64 = 0xffff_ffff_c000_0000;
 /// A ring has at least this many bytes if nothing else is asked for.

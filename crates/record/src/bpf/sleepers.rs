@@ -113,9 +113,11 @@ pub(crate) fn unwind(
     shared: &Shared,
 ) -> Vec<Sleeper> {
     let mut sleepers = sleepers.to_vec();
-    let Ok(memory) = Memory::open(pid) else { return sleepers };
-    let mut words = Words::new(&memory);
     let Runtimes { python, java } = shared.functions.of(pid);
+    // Classes may lie in HotSpot's archive, and what kind of code it is, in its own file.
+    let memory = if java.is_some() { Memory::with_local_files(pid) } else { Memory::open(pid) };
+    let Ok(memory) = memory else { return sleepers };
+    let mut words = Words::new(&memory);
     let (mut codes, mut methods) = (Vec::new(), Vec::new());
     for Sleeper { registers, thread_id, part, .. } in &mut sleepers {
         if registers[0] == 0 {

@@ -143,6 +143,11 @@ impl Java {
         words
     }
 
+    /// Where its code is and will be.
+    pub(crate) fn code(&self) -> impl Iterator<Item = std::ops::Range<u64>> {
+        self.heaps.iter().map(|heap| heap.start..heap.end).filter(|code| !code.is_empty())
+    }
+
     pub(super) fn offsets(&self) -> &Offsets {
         &self.offsets
     }
@@ -174,9 +179,9 @@ impl Java {
             1..=MAX_FRAME_WORDS => Exit::Bytes(u64::from(words) * 8),
             _ => Exit::FramePointer,
         };
-        // The text lies in HotSpot's file, which may not be readable from here.
+        // The text lies in HotSpot's file, which may not be readable from here. Most code is of methods.
         let is_method = match self.heaps[1] == CodeHeap::default() {
-            true => matches!(fields.text_word(name), Some(NMETHOD | NATIVE_NMETHOD)),
+            true => matches!(fields.text_word(name), None | Some(NMETHOD | NATIVE_NMETHOD)),
             false => !heap.contains(self.interpreter[0]),
         };
         let method = match is_method {

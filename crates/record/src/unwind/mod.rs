@@ -33,6 +33,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -189,6 +190,36 @@ struct Mapped {
     java: Option<JavaRuntime>,
 }
 
+/// `struct mapping` of `unwind.h`.
+struct Mapping {
+    code: Range<u64>,
+    base_avma: u64,
+    rows: Extent,
+}
+
+impl Mapping {
+    fn for_kernel(&self) -> impl Iterator<Item = u8> {
+        let rows = u64::from(self.rows.len) << 32 | u64::from(self.rows.first);
+        let words = [self.code.start, self.code.end, self.base_avma, rows];
+        words.into_iter().flat_map(u64::to_ne_bytes)
+    }
+}
+
+/// Puts the heaps of Java's code in place of what is mapped in them: they grow with each method, and all
+/// of them is code.
+fn add_code_heaps(mappings: &mut Vec<Mapping>, java: Option<&Java>) {
+    let heaps: Vec<Range<u64>> = java.map(|java| java.code().collect()).unwrap_or_default();
+    mappings.retain(|mapping| !heaps.iter().any(|heap| heap.contains(&mapping.code.start)));
+    let heaps = heaps.into_iter().map(|code| Mapping {
+        base_avma: code.start,
+        code,
+        rows: Extent::default(),
+    });
+    mappings.extend(heaps);
+    mappings.sort_unstable_by_key(|mapping| mapping.code.start);
+    mappings.truncate(MAX_MAPPINGS_PER_PROCESS);
+}
+
 struct Tables {
     maps: Maps,
     reader: Box<dyn RuleReader>,
@@ -342,43 +373,46 @@ impl Tables {
             self.without_room.fetch_add(usize::from(is_new), Ordering::Relaxed);
         }
         maps.sort_unstable_by_key(|map| map.start_avma);
+        let mut java = None;
         if let Some(known) = self.processes.get_mut(&pid).filter(|known| known.maps == maps) {
-            // An exec of the same program has removed them from the kernel's map.
             known.interval = (known.interval * 2).min(MAX_REREAD_INTERVAL);
             known.read_after = Instant::now() + known.interval;
-            let place = [known.extent.first, known.extent.len, self.generation];
-            let (mut runtimes, java_file) = (known.runtimes, known.java_file);
-            // It may not have been ready.
-            runtimes.java = runtimes.java.or_else(|| self.read_java(pid, java_file?));
-            if let Some(known) = self.processes.get_mut(&pid) {
-                known.runtimes = runtimes;
+            let (extent, runtimes, java_file) = (known.extent, known.runtimes, known.java_file);
+            // A virtual machine may not have been ready.
+            let unready = java_file.filter(|_| runtimes.java.is_none());
+            java = unready.and_then(|file| self.read_java(pid, file));
+            if java.is_none() {
+                // An exec of the same program has removed them from the kernel's map.
+                let place = [extent.first, extent.len, self.generation];
+                self.publish(pid, place, runtimes);
+                return;
             }
-            self.publish(pid, place, runtimes);
-            return;
         }
         let (mut files, mut python, mut java_file) = (Vec::new(), None, None);
-        let mut bytes = Vec::with_capacity(maps.len() * MAPPING_BYTES);
+        let mut mappings = Vec::with_capacity(maps.len());
         for map in &maps {
             let file = self.file_of(pid, map, &mut files);
             let base = file.base_avma;
             python = python.or(file.python.map(|runtime| Python::new(runtime, base)));
             java_file = java_file.or(file.java.map(|runtime| (runtime, base)));
-            for word in [map.start_avma, map.start_avma + map.len, base] {
-                bytes.extend(word.to_ne_bytes());
-            }
-            bytes.extend(file.rows.first.to_ne_bytes());
-            bytes.extend(file.rows.len.to_ne_bytes());
+            let code = map.start_avma..map.start_avma + map.len;
+            mappings.push(Mapping { code, base_avma: base, rows: file.rows });
         }
-        let Some(extent) = self.mappings.take(maps.len() as u32) else {
+        // A page that cannot be read this time does not take its methods' names away.
+        let known = self.processes.get(&pid).filter(|known| known.java_file == java_file);
+        let before = known.and_then(|known| known.runtimes.java);
+        let java = java.or_else(|| self.read_java(pid, java_file?)).or(before);
+        add_code_heaps(&mut mappings, java.as_ref());
+        let Some(extent) = self.mappings.take(mappings.len() as u32) else {
             self.without_room.fetch_add(1, Ordering::Relaxed);
             self.release(files);
             return;
         };
+        let bytes: Vec<u8> = mappings.iter().flat_map(Mapping::for_kernel).collect();
         self.maps.mappings.store(extent.first as usize * MAPPING_BYTES, &bytes);
         self.generation = self.generation.wrapping_add(1);
         let place = [extent.first, extent.len, self.generation];
-        let runtimes =
-            Runtimes { python, java: java_file.and_then(|file| self.read_java(pid, file)) };
+        let runtimes = Runtimes { python, java };
         self.publish(pid, place, runtimes);
         let interval = MIN_REREAD_INTERVAL;
         let read_after = Instant::now() + interval;
