@@ -750,15 +750,4 @@ fn a_worker_of_a_pool_without_tasks_is_idle_and_one_inside_a_task_is_not() {
         "rayon_core::registry::WorkerThread::wait_until_out_of_work",
     ];
     assert_eq!(class(&in_worker).0, WaitClass::Lock);
-    let in_join = [
-        "futex_wait",
-        "",
-        "rayon_core::sleep::Sleep::sleep",
-        "rayon_core::registry::WorkerThread::wait_until_cold",
-        "rayon_core::join::join_context",
-        "thumbnails::sort",
-        "rayon_core::registry::WorkerThread::execute",
-        "rayon_core::registry::WorkerThread::wait_until_out_of_work",
-    ];
-    assert_eq!(class(&in_join).0, WaitClass::Condition);
 }
