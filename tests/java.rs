@@ -3,6 +3,9 @@
 //! save, and for samples. Every HotSpot that is found is tried. Where there is none, or BPF does not
 //! load, the test is skipped and says so.
 
+mod own_stacks;
+
+use own_stacks::stacks_of;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write, stderr};
@@ -126,18 +129,6 @@ fn methods(trace: &Trace, stack: StackId) -> (Vec<String>, bool) {
     let names = frames.iter().filter(is_method).map(|frame| trace.frame_names(*frame).concat());
     let is_cut = |frame: &FrameId| is_of(trace, *frame, |kind| kind == ModuleKind::Cut);
     (names.collect(), !frames.last().is_some_and(is_cut))
-}
-
-fn stacks_of(trace: &Trace, pid: u32) -> (Vec<StackId>, Vec<StackId>) {
-    let is_own = |thread| trace.threads.process_of(thread).pid == pid;
-    let switches = trace.switches.prev.iter().zip(&trace.switches.stack);
-    let waits = switches.filter(|(thread, _)| is_own(**thread)).map(|(_, stack)| *stack);
-    let waits = waits.chain(
-        trace.earlier_waits.iter().filter(|wait| is_own(wait.thread)).map(|wait| wait.stack),
-    );
-    let samples = trace.samples.thread.iter().zip(&trace.samples.stack);
-    let samples = samples.filter(|(thread, _)| is_own(**thread)).map(|(_, stack)| *stack);
-    (waits.collect(), samples.collect())
 }
 
 fn check(trace: &Trace, program: &Program) {

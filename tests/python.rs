@@ -3,6 +3,9 @@
 //! for samples. Every Python from 3.9 to 3.13 that is found is tried: in `PATH`, and among those of
 //! pyenv. Where BPF does not load, the test is skipped and says so.
 
+mod own_stacks;
+
+use own_stacks::stacks_of;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write, stderr};
@@ -145,18 +148,6 @@ fn check_places(trace: &Trace, stack: StackId, python: &str) {
     for group in groups.split('-').filter(|group| !group.is_empty()) {
         assert!(group.ends_with('l') && group.matches('l').count() == 1, "{python}: {groups}");
     }
-}
-
-fn stacks_of(trace: &Trace, pid: u32) -> (Vec<StackId>, Vec<StackId>) {
-    let is_own = |thread| trace.threads.process_of(thread).pid == pid;
-    let switches = trace.switches.prev.iter().zip(&trace.switches.stack);
-    let waits = switches.filter(|(thread, _)| is_own(**thread)).map(|(_, stack)| *stack);
-    let waits = waits.chain(
-        trace.earlier_waits.iter().filter(|wait| is_own(wait.thread)).map(|wait| wait.stack),
-    );
-    let samples = trace.samples.thread.iter().zip(&trace.samples.stack);
-    let samples = samples.filter(|(thread, _)| is_own(**thread)).map(|(_, stack)| *stack);
-    (waits.collect(), samples.collect())
 }
 
 fn check(trace: &Trace, pid: u32, python: &str) {
