@@ -97,4 +97,9 @@ fn live_a_command_is_judged() {
     let output = record("fails.hitch", "stall > 20s", &["sh", "-c", "sleep 0.1; exit 3"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("exit status: 3"));
+    for (ending, code) in [("exit 3", 3), ("exit 0", 0), ("kill -TERM $$", 128 + 15)] {
+        let output =
+            unhitch(&["record", "-o", &path(&format!("{code}.hitch")), "--", "sh", "-c", ending]);
+        assert_eq!(output.status.code(), Some(code), "{ending}: {}", text(&output.stderr));
+    }
 }

@@ -455,8 +455,17 @@ fn columns_are_listed_without_a_trace() {
         all.contains(&own) && own.starts_with("wakes: ") && own.contains("Readying Thread Stack"),
         "{own}"
     );
-    for table in ["switches", "waits", "wakes", "samples", "stalls", "lifetimes", "threads", "cpus"]
-    {
+    for table in [
+        "switches",
+        "waits",
+        "wakes",
+        "samples",
+        "stalls",
+        "lifetimes",
+        "threads",
+        "cpus",
+        "counters",
+    ] {
         assert!(all.contains(&format!("{table}: ")), "{table}: {all}");
     }
 }

@@ -25,7 +25,7 @@ const OTHER: &str = "p\r\x07\u{9b}5n\x7f";
 const PATH: &str = "/opt/\x1b]0;owned\x07/li\nb\u{2066}.so";
 const FUNCTION: &str = "wait\x1b[31m_for\n_paint\u{2028}";
 const NOTES: &str = "first\x1b[2J line\nsecond\u{200f}";
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 11] = [
     "switches",
     "waits",
     "wakes",
@@ -36,6 +36,7 @@ const TABLES: [&str; 10] = [
     "lifetimes",
     "threads",
     "cpus",
+    "counters",
 ];
 
 fn unhitch(words: &[&str]) -> Command {

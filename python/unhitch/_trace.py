@@ -27,6 +27,7 @@ TABLES = (
     "lifetimes",
     "threads",
     "cpus",
+    "counters",
 )
 """The tables with rows of their own; ``stacks`` and ``frames`` say what ids in them mean."""
 
@@ -168,6 +169,11 @@ class Trace:
     def cpus(self) -> Table:
         """A row per CPU: how long it was busy and idle."""
         return self.table("cpus")
+
+    @property
+    def counters(self) -> Table:
+        """What each counter of the kernel grew by between two readings: pressure, disks."""
+        return self.table("counters")
 
     @property
     def stacks(self) -> Table:

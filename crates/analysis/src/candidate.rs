@@ -72,6 +72,16 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// True if a user was seen to wait: by the keys pressed, or a window that did not answer.
+    pub(crate) fn is_seen_by_user(&self) -> bool {
+        matches!(self.kind, StallKind::Input | StallKind::UiDelay)
+    }
+
+    /// True if somebody sat before it.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.event_loop || self.is_seen_by_user()
+    }
+
     /// True for a wait that was picked because somebody asked, and that its thread did not choose.
     pub(crate) fn is_unusual_wait(&self) -> bool {
         self.kind == StallKind::Rhythm

@@ -136,3 +136,76 @@ fn time_before_the_senders_birth_belongs_to_events_of_others() {
     assert_eq!(stall.finding.culprit, Some(worker), "{text}");
     assert!(stall.finding.evidence != Evidence::Lost, "{text}");
 }
+
+#[test]
+fn regression_clients_of_a_loop_that_waits_for_the_network_are_not_to_blame() {
+    for client_gets_answers in [true, false] {
+        let mut office = Office::new();
+        let ticker = office.ticker;
+        let mut from = 50 * MS + 100;
+        for tick in 2..12 {
+            let at = tick * 50 * MS;
+            office.wait(from, at, ticker);
+            if client_gets_answers {
+                let (broker, write) = (office.broker, office.write);
+                office.scene.wake(at + 20, 0, broker, ticker, WakeFlags::default(), write);
+            }
+            from = at + 30;
+        }
+        let packet = ["|", "asm_common_interrupt", "net_rx_action", "e1000_clean"];
+        let packet = office.scene.stack(&[&packet[..], &["sock_def_readable"]].concat());
+        office.scene.switch(from, 0, office.broker, Sleeping, IDLE, office.poll);
+        office.scene.wake(600 * MS, 2, IDLE, office.broker, WakeFlags::SOFTIRQ, packet);
+        office.scene.switch(600 * MS + 1, 0, IDLE, Runnable, office.broker, NONE);
+        let (stall, text) = office.answered(600 * MS + 40);
+        // Who got no answer may have brought what the broker then asked the network for.
+        let expected = if client_gets_answers { Pattern::DeadEnd } else { Pattern::TimerSleep };
+        assert_eq!(stall.finding.pattern, expected, "{text}");
+        assert_eq!(text.contains("a message from the network"), client_gets_answers, "{text}");
+    }
+}
+
+#[test]
+fn regression_who_waited_for_a_server_got_no_lock() {
+    // "client" waits for the broker, which waits for a lock of "worker".
+    let mut office = Office::new();
+    let (broker, worker) = (office.broker, office.worker);
+    let lock = ["main", "serve", "pthread_mutex_lock", "|", "futex_wait", "schedule"];
+    let lock = office.scene.stack(&lock);
+    let unlock = ["main", "compute", "pthread_mutex_unlock", "|", "do_futex", "futex_wake"];
+    let unlock = office.scene.stack(&unlock);
+    office.scene.switch(51 * MS, 0, broker, Sleeping, IDLE, lock);
+    office.scene.wake(600 * MS, 1, worker, broker, WakeFlags::default(), unlock);
+    office.scene.switch(600 * MS + 1, 0, IDLE, Runnable, broker, NONE);
+    let (stall, text) = office.answered(600 * MS + 40);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(worker)));
+    assert!(!text.contains("It waited for a lock") && !text.contains("It got the lock"), "{text}");
+    assert!(text.contains("broker 400 waited for a lock in"), "{text}");
+}
+
+#[test]
+fn regression_a_named_part_does_not_replace_the_whole_absence() {
+    // The event loop is away for 2 s: on a CPU, waiting for several disks and locks. No cause has
+    // half of it, and each wait for a disk is a stall with a cause of its own.
+    let mut desktop = scene::Desktop::new();
+    let disk = ["main", "open", "|", "ext4_file_read_iter", "filemap_get_pages", "io_schedule"];
+    let disk = desktop.scene.stack(&disk);
+    let done = ["|", "asm_common_interrupt", "blk_mq_complete_request", "bio_endio"];
+    let done = desktop.scene.stack(&done);
+    let unknown = desktop.scene.stack(&["main", "open", "|", "strange_wait", "schedule"]);
+    desktop.pump_all(0, 100);
+    for part in 0..5 {
+        let (at, ui) = ((100 + part * 400) * MS + 50, desktop.ui);
+        desktop.scene.switch(at, 0, ui, TaskState::DiskSleep, IDLE, disk);
+        desktop.scene.wake(at + 120 * MS, 1, IDLE, ui, WakeFlags::HARDIRQ, done);
+        desktop.scene.switch(at + 120 * MS + 5, 0, IDLE, Runnable, ui, NONE);
+        desktop.scene.switch(at + 250 * MS, 0, ui, Sleeping, IDLE, unknown);
+        desktop.scene.wake(at + 390 * MS, 1, IDLE, ui, WakeFlags::HARDIRQ, NONE);
+        desktop.scene.switch(at + 390 * MS + 5, 0, IDLE, Runnable, ui, NONE);
+    }
+    desktop.pump_all(2_110, 2_300);
+    let trace = desktop.scene.finish(2, 2_300 * MS);
+    let stalls = diagnose(&Analysis::new(&trace, &Rules::default()), &Query::default());
+    let longest = stalls.iter().map(|stall| stall.explanation.window.duration_ns()).max();
+    assert!(longest.unwrap_or(0) > 1_900_000_000, "{stalls:#?}");
+}

@@ -56,7 +56,8 @@ use unhitch_model::is_control;
     propagate_version = true,
     max_term_width = 120,
     after_help = "Exit codes: 0 done; 1 error; 2 wrong usage; 3 `why` found no stall; 4 the lab \
-                  program did not hang; 5 a --fail-on condition holds."
+                  program did not hang; 5 a --fail-on condition holds. `record -- CMD` ends as CMD \
+                  does."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -98,8 +99,8 @@ pub enum Command {
     Hot(HotArgs),
     /// Summarise a trace: time span, CPUs, events by kind, losses, warnings
     Info(InfoArgs),
-    /// List switches, waits, wakes, samples, events, marks, stalls, lifetimes, threads or cpus:
-    /// grouped, summed, filtered and sorted
+    /// List switches, waits, wakes, samples, events, marks, stalls, lifetimes, threads, cpus
+    /// or counters: grouped, summed, filtered and sorted
     Table(TableArgs),
     /// Show the callers of a function on the stacks of waits, wake-ups or samples; if no
     /// function is given, rank all functions

@@ -12,6 +12,9 @@ pub enum Done {
     NoHang,
     /// Something happened that must not.
     Breach,
+    /// The recorded command failed, with this exit code as a shell has it.
+    #[cfg(target_os = "linux")]
+    Failed(u8),
 }
 
 impl Done {
@@ -23,6 +26,8 @@ impl Done {
             #[cfg(target_os = "linux")]
             Self::NoHang => 4,
             Self::Breach => 5,
+            #[cfg(target_os = "linux")]
+            Self::Failed(code) => code,
         }
     }
 }

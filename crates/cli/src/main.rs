@@ -1,7 +1,8 @@
 //! `unhitch`: explains why a mostly idle machine hangs.
 //!
 //! One file per command. Exit codes: 0 done; 1 error, printed on standard error; 2 wrong usage; 3
-//! `why` found no stall; 4 the lab program did not hang; 5 a `--fail-on` condition holds.
+//! `why` found no stall; 4 the lab program did not hang; 5 a `--fail-on` condition holds. `record -- CMD`
+//! ends as CMD does.
 
 #[cfg(target_os = "linux")]
 mod agent;

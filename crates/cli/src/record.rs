@@ -8,7 +8,9 @@ use crate::terminal::{clear, note, print, progress as progress_line};
 use crate::why::{explainer, reporter};
 use anyhow::{Context, bail};
 use std::io::{IsTerminal, stderr};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use unhitch_formats::container::Readers;
 use unhitch_model::{units, visible_path};
 use unhitch_record::{Extras, Options, Progress, SaveTarget, Saved, Until, record as record_until};
@@ -54,13 +56,22 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
         if let Some(pid) = recorded.command_pid {
             explain(&recorded.saved, pid);
         }
-        return Ok(Done::Yes);
+        return Ok(recorded.status.map_or(Done::Yes, done_as));
     }
     let done = judge(args, &recorded.saved, recorded.command_pid)?;
     match recorded.status.filter(|status| !status.success()) {
         // A job must not pass because its command failed quickly.
         Some(status) if done == Done::Yes => bail!("the command ended with {status}"),
         _ => Ok(done),
+    }
+}
+
+/// The recorder ends as its command did, so that it can stand before any command of a script.
+fn done_as(status: ExitStatus) -> Done {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Done::Yes,
+        (Some(code), _) => Done::Failed(u8::try_from(code).unwrap_or(1)),
+        (None, signal) => Done::Failed(signal.map_or(1, |signal| 128 | signal as u8)),
     }
 }
 

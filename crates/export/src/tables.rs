@@ -57,7 +57,7 @@ pub(crate) fn export(
     let mut report = Report::default();
     report.held(&held);
     report.note(
-        "left out what no table has: mappings, counters of the machine, how stalls are explained \
+        "left out what no table has: mappings, how stalls are explained \
          (`unhitch why --json` has that)",
     );
     Ok(report)
@@ -76,5 +76,6 @@ const fn one(name: Name) -> &'static str {
         Name::Threads => "thread",
         Name::Cpus => "cpu",
         Name::Marks => "mark",
+        Name::Counters => "counter",
     }
 }

@@ -72,8 +72,8 @@ pub use events::{
 pub use id::{FrameId, ModuleId, NameId, ProcessId, StackId, ThreadId};
 pub use layout::{Count, Field, FieldType, Layout};
 pub use machine::{
-    ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount,
-    Pressure, Reading, Throttling,
+    ControlGroup, CpuAccount, DeviceAccount, DiskAccount, GroupId, GroupReading, MachineReport,
+    MemoryAccount, Pressure, Reading, Throttling,
 };
 pub use marks::{MARK_PROVIDER, MarkEvent};
 pub use meta::{Format, Lack, MAX_SAMPLE_PERIOD_NS, Meta, Origin, System};

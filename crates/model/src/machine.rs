@@ -87,6 +87,19 @@ pub struct Pressure {
     pub full_ns: u64,
 }
 
+/// What was done on a disk since it was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DiskAccount {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Time in which it had requests, nanoseconds.
+    pub busy_ns: u64,
+    /// Time that its requests took, summed over requests, nanoseconds.
+    pub queued_ns: u64,
+}
+
 /// All counters at one time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reading {
@@ -99,6 +112,12 @@ pub struct Reading {
     pub pressure: BTreeMap<String, Pressure>,
     /// Counters of `/proc/vmstat`, by the kernel's names.
     pub vmstat: BTreeMap<String, u64>,
+    /// Interrupts, of all CPUs.
+    pub interrupts: Option<u64>,
+    /// Soft interrupts, of all CPUs.
+    pub soft_interrupts: Option<u64>,
+    /// Whole disks by name.
+    pub disks: BTreeMap<String, DiskAccount>,
     /// The accounts of control groups.
     pub groups: BTreeMap<GroupId, GroupReading>,
     /// True if all control groups were read. A group without an entry then did not exist, or had

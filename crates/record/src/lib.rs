@@ -30,6 +30,7 @@
 
 mod bpf;
 mod control_groups;
+mod disks;
 mod error;
 mod events;
 mod futex;

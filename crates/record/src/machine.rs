@@ -1,5 +1,5 @@
-//! Counters of the whole machine, read at an interval: pressure, memory, steal time, and the
-//! accounts of control groups.
+//! Counters of the whole machine, read at an interval: pressure, memory, steal time, interrupts,
+//! disks, and the accounts of control groups.
 //!
 //! Formats: proc(5) (`stat`, `vmstat`), `Documentation/accounting/psi.rst`. The counters only grow,
 //! so a save needs a reading near the start of what its rings hold. When that will be is not known
@@ -8,6 +8,7 @@
 //! group takes kernel locks, which the hanging program may hold.
 
 use crate::control_groups::{self, Hierarchy};
+use crate::disks;
 use crate::procfs::read_small;
 use crate::session::Session;
 use crate::sys;
@@ -204,11 +205,15 @@ fn take(hierarchies: &[Hierarchy]) -> (Entry, Vec<(u32, GroupName)>) {
         Some((name.to_owned(), parse_pressure(&text(&format!("/proc/pressure/{name}")))?))
     });
     let groups = control_groups::read(hierarchies, Instant::now() + MAX_GROUPS_TIME);
+    let stat = text("/proc/stat");
     let reading = MachineReading {
         time_ns,
-        steal_ns: parse_steal(&text("/proc/stat")),
+        steal_ns: parse_steal(&stat),
         pressure: pressure.collect(),
         vmstat: parse_vmstat(&text("/proc/vmstat")),
+        interrupts: parse_total(&stat, "intr"),
+        soft_interrupts: parse_total(&stat, "softirq"),
+        disks: disks::read(),
         groups: Vec::new(),
         whole: groups.is_whole,
     };
@@ -310,6 +315,12 @@ fn parse_steal(stat: &str) -> Option<u64> {
         .map(|ticks| ticks.saturating_mul(TICK_NS))
 }
 
+/// The first number of a line of `/proc/stat`: that of all kinds.
+fn parse_total(stat: &str, line: &str) -> Option<u64> {
+    let mut lines = stat.lines().filter_map(|known| known.strip_prefix(line));
+    lines.find_map(|rest| rest.strip_prefix(' '))?.split(' ').next()?.parse().ok()
+}
+
 fn parse_vmstat(text: &str) -> BTreeMap<String, u64> {
     let lines = text.lines().filter_map(|line| line.split_once(' '));
     let wanted = lines.filter(|(name, _)| VMSTAT.binary_search(name).is_ok());
@@ -345,6 +356,9 @@ mod tests {
             Some(6_870_000_000)
         );
         assert_eq!(parse_steal("cpu0 1 2"), None);
+        let stat = "cpu 1\nintr 4711 3 0\nctxt 8\nsoftirq 42 1 2\n";
+        let totals = ["intr", "softirq", "soft"].map(|line| parse_total(stat, line));
+        assert_eq!(totals, [Some(4711), Some(42), None]);
         assert!(VMSTAT.is_sorted());
         let vmstat = parse_vmstat("nr_free_pages 5\npswpin 7\noom_kill 1\n");
         assert_eq!(

@@ -304,6 +304,7 @@ export interface Preset {
   by: string[];
   show: string[];
   sort: string;
+  where: string;
   graph: string[];
   over_time: boolean;
 }
@@ -346,7 +347,7 @@ export interface TablePage {
 export interface Series {
   table: string;
   by: string | null;
-  unit: "ns" | "count";
+  unit: "ns" | "count" | "bytes";
   from: Ns;
   to: Ns;
   px: number;

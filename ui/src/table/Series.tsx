@@ -12,7 +12,7 @@ import type { Series as Answer, Cell } from "../api/types";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
 import { labelsWidth } from "../timeline/data/scene";
-import { count, durationText, type Range, range } from "../units";
+import { bytesText, count, durationText, type Range, range } from "../units";
 import { type Arrangement, columnOf, measureOf, spec, title } from "./arrange";
 import { cellText, filterOf, joined } from "./cells";
 import { areas, COLOURS, type Layer, layersOf, topOf } from "./seriesModel";
@@ -229,5 +229,6 @@ function scaleText(data: Answer, measure: string, top: number, layers: readonly 
     const least = (top / part).toFixed(2).replace(/\.?0+$/, "");
     return `${spec(measure).column || name}: up to ${least} at once, in steps of ${durationText(part)}`;
   }
+  if (data.unit === "bytes") return `up to ${bytesText(Math.round((top / part) * 1e9))} a second`;
   return `up to ${count(top)} in ${durationText(part)}`;
 }

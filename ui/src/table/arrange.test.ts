@@ -35,6 +35,7 @@ const tables: Tables = {
       by: ["thread", "reason"],
       show: ["count", "sum:waited", "max:waited"],
       sort: "sum:waited:desc",
+      where: "",
       graph: ["sum:waited"],
       over_time: false,
     },

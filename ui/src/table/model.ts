@@ -8,7 +8,7 @@ import { whereParams } from "../api/params";
 import { asApiError } from "../api/query";
 import type { TablePage } from "../api/types";
 import * as store from "../state/store";
-import { type Arrangement, asPlain, order, resolve } from "./arrange";
+import { type Arrangement, asPlain, order, presetOf, resolve } from "./arrange";
 import * as tree from "./tree";
 
 export const arrangement = computed<Arrangement | null>(() => {
@@ -179,5 +179,7 @@ export async function everything(limit: number): Promise<TablePage | null> {
 
 /** Shows a preset, or a table by its own name, with its default columns. */
 export function choosePreset(preset: string): void {
-  store.table.value = { ...store.NO_TABLE, preset, table: preset };
+  const data = tables.peek().data;
+  const where = (data && presetOf(data, preset)?.where) ?? "";
+  store.table.value = { ...store.NO_TABLE, preset, table: preset, where };
 }

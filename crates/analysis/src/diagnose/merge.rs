@@ -37,13 +37,18 @@ fn same_hang(a: &Stall, b: &Stall) -> bool {
     a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
 }
 
-/// Two victims of one culprit with one pattern, at the same time; of one group of threads; of one quota; or of
+/// Two victims of one culprit with one pattern or in one function, at the same time; of one group of threads; of one quota; or of
 /// one queue, in which each saw others last.
 fn same_cause(analysis: &Analysis<'_>, a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
     let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
     let group = a.finding.group_name.is_some() && a.finding.group_name == b.finding.group_name;
     let culprit = a_by.is_some() && (a_by == b_by || group || queue);
+    // What one thread did then, whatever it meant to each of those that waited for it.
+    let one_doing = a_by.is_some() && a_by == b_by && a.finding.function == b.finding.function;
+    if one_doing && share(a, b) >= 0.5 {
+        return true;
+    }
     a.finding.pattern == b.finding.pattern
         && ((culprit || same_stopped(analysis, a, b)) && share(a, b) >= 0.5
             || same_throttling(a, b))
@@ -90,18 +95,25 @@ fn share(a: &Stall, b: &Stall) -> f64 {
     a.intersect(b).duration_ns() as f64 / shorter as f64
 }
 
-/// Which of two views of one hang is reported: the one with a definite verdict, that of whom a
+/// Which of two views of one hang is reported: the one with a definite verdict (if it is no small part
+/// of one that somebody saw), that of whom a
 /// stopped process kept waiting, that of a thread
 /// with an event loop (somebody sits before it), the whole machine's, the starved operation's, the
 /// one that the system itself reported, the longer. The whole machine may have been idle for only a
 /// part of an event loop's absence, so there the longer one counts. A break in rhythm or a command's
 /// life does not say exactly when the hang began, so it must be longer by a tenth.
 fn better(new: &Stall, old: &Stall) -> bool {
-    let rank = |stall: &Stall| {
+    // What somebody sat before is not over because a short part of it has a name.
+    let is_shown = |stall: &Stall, other: &Stall| {
+        let length = |stall: &Stall| stall.candidate.window.duration_ns();
+        let is_part = other.candidate.is_seen() && length(stall) * 2 < length(other);
+        stall.finding.pattern.is_definite() && !is_part
+    };
+    let rank = |stall: &Stall, other: &Stall| {
         let is_rough = matches!(stall.candidate.kind, StallKind::Rhythm | StallKind::Command);
         let tenths = if is_rough { 11 } else { 10 };
         (
-            stall.finding.pattern.is_definite(),
+            is_shown(stall, other),
             stall.finding.pattern == Pattern::Stopped && stall.kept_waiting_by().is_some(),
             stall.candidate.event_loop,
             stall.candidate.machine.is_some() && !stall.candidate.event_loop,
@@ -111,5 +123,5 @@ fn better(new: &Stall, old: &Stall) -> bool {
             stall.candidate.window.duration_ns() / tenths * 10,
         )
     };
-    rank(new) > rank(old)
+    rank(new, old) > rank(old, new)
 }

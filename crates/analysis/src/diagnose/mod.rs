@@ -62,7 +62,7 @@ fn found_stall(analysis: &Analysis<'_>, candidate: Candidate) -> Option<Stall> {
     let stall = stall(analysis, candidate, explanation);
     let stands = match stall.candidate.kind {
         StallKind::Command => command::is_stall(analysis, &stall.explanation, &stall.finding),
-        _ => stall.is_defensible(),
+        _ => stall.is_defensible(analysis),
     };
     stands.then_some(stall)
 }

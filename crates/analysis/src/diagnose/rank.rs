@@ -4,12 +4,14 @@ use super::stall::{Query, Stall};
 use std::cmp::Reverse;
 
 /// Sorts stalls by how much they matter. *Why explained ones first:* a wait as long as the recording
-/// that nothing explains is mostly an idle thread's. *Why those next for which somebody waited:* a
+/// that nothing explains is mostly an idle thread's, but not if a user was seen to wait. *Why those next for which somebody waited:* a
 /// batch that computes hurts nobody.
 pub(super) fn worst_first(stalls: &mut [Stall], query: &Query) {
     stalls.sort_by_key(|stall| {
         let candidate = &stall.candidate;
-        let unexplained = !query.is_about_something() && !stall.finding.pattern.is_definite();
+        let unexplained = !query.is_about_something()
+            && !stall.finding.pattern.is_definite()
+            && !candidate.is_seen_by_user();
         let alone = !query.is_about_something() && !stall.kept_somebody_waiting();
         (
             query.rank(stall),

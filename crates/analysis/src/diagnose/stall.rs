@@ -1,9 +1,9 @@
 //! A stall, and what to look for.
 
-use crate::WaitClass;
 use crate::candidate::{Candidate, StallKind};
-use crate::explain::{Cause, Explanation};
+use crate::explain::{Cause, Explanation, Piece, class_of};
 use crate::patterns::{Finding, Pattern};
+use crate::{Analysis, WaitClass};
 use unhitch_model::{ThreadId, Throttling, Window};
 
 /// A stall with its explanation and its cause.
@@ -53,9 +53,14 @@ pub struct Waiter {
 }
 
 /// How much a candidate matters: its length, four times that for an event loop, because someone
-/// sits before it.
+/// sits before it, and more where somebody was seen to.
 pub(super) fn weight(candidate: &Candidate) -> u64 {
-    candidate.window.duration_ns().saturating_mul(if candidate.event_loop { 4 } else { 1 })
+    let times = match candidate.is_seen_by_user() {
+        true => 16,
+        false if candidate.event_loop => 4,
+        false => 1,
+    };
+    candidate.window.duration_ns().saturating_mul(times)
 }
 
 impl Query {
@@ -75,7 +80,7 @@ impl Stall {
         let own = works && self.kept_waiting_by().is_none();
         match self.candidate.kind {
             StallKind::Command => !works,
-            _ => self.candidate.event_loop || self.victims.len() > 1 || !own,
+            _ => self.candidate.is_seen() || self.victims.len() > 1 || !own,
         }
     }
 
@@ -95,10 +100,10 @@ impl Stall {
 
 impl Stall {
     /// False for an event loop that spent most of its absence in other waits with a timeout, none
-    /// of which anybody ended: it polls there, and was not kept from anything. Nor for a writer
-    /// into a pipe of whose reader nothing is known but that it had nothing to do: that may be a
+    /// of which anybody ended: it polls there, and was not kept from anything; or at rest elsewhere,
+    /// as a server that waits for its next connection. Nor for a writer into a pipe of whose reader nothing is known but that it had nothing to do: that may be a
     /// pager before which somebody sits.
-    pub(super) fn is_defensible(&self) -> bool {
+    pub(super) fn is_defensible(&self, analysis: &Analysis<'_>) -> bool {
         let operation = self.candidate.operation.as_ref();
         let is_message = operation.is_some_and(|operation| operation.class == WaitClass::Ipc);
         if self.candidate.kind == StallKind::UnwantedWait
@@ -107,15 +112,23 @@ impl Stall {
         {
             return false;
         }
-
-        let polled = self
-            .explanation
-            .pieces
-            .iter()
-            .filter(|piece| piece.hop.is_none() && piece.cause == Cause::Timeout);
-        let polled_ns: u64 = polled.map(|piece| piece.window.duration_ns()).sum();
-        self.candidate.kind != StallKind::EventLoop
-            || polled_ns * 2 < self.explanation.window.duration_ns()
+        if self.candidate.kind != StallKind::EventLoop {
+            return true;
+        }
+        let is_most = |ns: u64| ns * 2 >= self.explanation.window.duration_ns();
+        let ns = |pieces: &[&Piece]| -> u64 {
+            pieces.iter().map(|piece| piece.window.duration_ns()).sum()
+        };
+        let pieces = &self.explanation.pieces;
+        let is_polled = |piece: &&Piece| {
+            let class = class_of(analysis, &piece.segment);
+            let is_chosen = !matches!(class, WaitClass::Lock | WaitClass::Ipc | WaitClass::Network);
+            piece.hop.is_none() && piece.cause == Cause::Timeout && is_chosen
+        };
+        let polled: Vec<&Piece> = pieces.iter().filter(is_polled).collect();
+        let rested: Vec<&Piece> =
+            pieces.iter().filter(|piece| self.explanation.is_rest(analysis, piece)).collect();
+        !(is_most(ns(&polled)) || is_most(ns(&rested)))
     }
 
     /// The culprit, when it is someone other than the victim.

@@ -209,6 +209,7 @@ const fn words(cause: Cause) -> &'static str {
         Cause::Timer => "slept until a time it had set",
         Cause::Timeout => "waited until its own timeout",
         Cause::Io => "waited for a disk",
+        Cause::Device => "waited for a device",
         Cause::Memory => "waited for memory",
         Cause::Message => "waited for a message from outside",
         Cause::Stopped => "was stopped",

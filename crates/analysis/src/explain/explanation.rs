@@ -17,6 +17,8 @@ pub enum Cause {
     Timeout,
     /// It waited for a block device or a file system.
     Io,
+    /// It waited for a device other than a disk: graphics, sound, USB.
+    Device,
     /// It waited for memory.
     Memory,
     /// It waited for a message from outside the trace: network, another machine, a user.

@@ -33,29 +33,41 @@ pub(super) fn join_idle_waits(
     if !is_idle(wait) || wait.window.end >= end || wait.wake.is_none() {
         return;
     }
-    // A kernel worker is shared: what it did before has nothing to do with this event.
     let ended = ended_by(analysis, thread, wait);
-    let Some((by, _)) = ended.filter(|(by, source)| {
-        *by != thread && !by.is_idle() && source.context != WakeContext::Worker
-    }) else {
+    // A kernel worker is shared: what it did before has nothing to do with this event.
+    if ended.is_some_and(|(by, source)| {
+        by == thread || by.is_idle() || source.context == WakeContext::Worker
+    }) {
         return;
-    };
-    let born = analysis.timeline.life(by).start;
+    }
+    let by = ended.map(|(by, _)| by);
+    let born = by.map_or(Time::ZERO, |by| analysis.timeline.life(by).start);
     let ended_at = wait.window.end;
     let process = |thread: ThreadId| analysis.trace.threads.get(thread).process;
-    let asked = |segment: &Segment| {
-        let mut woken = analysis.issued(thread, segment.window).iter();
-        process(by) != process(thread)
-            && woken
-                .any(|wake| process(analysis.trace.wakings.wakee[*wake as usize]) == process(by))
+    let wakes = |window: Window, whom: ThreadId| {
+        let mut woken = analysis.issued(thread, window).iter();
+        woken.any(|wake| process(analysis.trace.wakings.wakee[*wake as usize]) == process(whom))
     };
-    let (mut first, mut busy_ns) = (last, 0);
+    let asked = |segment: &Segment| {
+        by.is_some_and(|by| process(by) != process(thread) && wakes(segment.window, by))
+    };
+    // Whoever sent an event from outside may have been asked late, when somebody here had answered:
+    // not so if he was a client, who got an answer and no more.
+    let is_of_client = |segment: &Segment, until: Time| {
+        let client = ended_by(analysis, thread, segment).map(|(client, _)| client);
+        client.is_none_or(|client| wakes(Window::new(segment.window.end, until), client))
+    };
+    let (mut first, mut busy_ns, mut next) = (last, 0, wait.window.start);
     for at in (0..last).rev() {
         let segment = &segments[at];
         if segment.state == State::Unknown || segment.window.start < born {
             break;
         }
         if is_idle(segment) {
+            if by.is_none() && !is_of_client(segment, next) {
+                break;
+            }
+            next = segment.window.start;
             let since = Window::new(segment.window.end, ended_at);
             if busy_ns * BUSY <= since.duration_ns() {
                 first = at;

@@ -36,6 +36,7 @@ use crate::timeline::{Segment, State};
 use acquisition::acquisition;
 use idle_waits::join_idle_waits;
 pub(crate) use owners::owned_at_end;
+pub(crate) use owners::signalled_by;
 use owners::{ended_by, released_by_owner};
 use runner::runner_of;
 use timed_waits::{join_timed_waits, looks};
@@ -190,7 +191,8 @@ fn follow(
     let (by, source) = ended.or(ran_on.map(|runner| (runner, by_task)))?;
     let depth =
         parent.and_then(|hop| explanation.hops.get(hop as usize)).map_or(1, |hop| hop.depth + 1);
-    let wake = segment.wake.filter(|_| ran_on.is_none());
+    let wake =
+        segment.wake.filter(|_| ran_on.is_none() && signalled_by(analysis, segment).is_none());
     let usable =
         by != thread && !by.is_idle() && (wake.is_some() || !is_in_chain(explanation, by, parent));
     let slept = Window::new(
@@ -274,6 +276,7 @@ fn terminal(analysis: &Analysis<'_>, segment: &Segment) -> Cause {
                     ),
                 ) => Cause::Timeout,
                 (WaitClass::Network, _) | (_, Some(InterruptSource::Network)) => Cause::Message,
+                (WaitClass::Device, _) => Cause::Device,
                 _ => Cause::UnknownWaker,
             }
         }

@@ -4,7 +4,7 @@
 use super::acquisition::acquisition;
 use super::explanation::Hop;
 use super::other_end::asked_at_end;
-use super::wait_class::kept_wait;
+use super::wait_class::{class_of, kept_wait};
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
@@ -17,13 +17,34 @@ pub(super) fn ended_by(
     thread: ThreadId,
     segment: &Segment,
 ) -> Option<(ThreadId, WakeSource)> {
+    let by_task = |owner| (owner, WakeSource { context: WakeContext::Task, interrupt: None });
     let Some(wake) = segment.wake else {
         let owner = owner_at_end(analysis, thread, segment)
             .or_else(|| asked_at_end(analysis, thread, segment))?;
-        return Some((owner, WakeSource { context: WakeContext::Task, interrupt: None }));
+        return Some(by_task(owner));
     };
+    if signalled_by(analysis, segment).is_some() {
+        return kept_wait(analysis, segment)?.owner.map(by_task);
+    }
     let source = analysis.stacks.wake_source(analysis.trace, wake);
     source.context.is_task().then(|| (analysis.trace.wakings.waker[wake], source))
+}
+
+/// Who sent the signal that interrupted a sleep. What the thread waited for had not happened then.
+/// *Why not where it waits for events or for a process*: there, a signal may be what it waits for.
+pub(crate) fn signalled_by(analysis: &Analysis<'_>, segment: &Segment) -> Option<ThreadId> {
+    let wakings = &analysis.trace.wakings;
+    let wake = segment.wake.filter(|wake| analysis.stacks.signals(wakings.stack[*wake]))?;
+    let class = class_of(analysis, segment);
+    let takes_signals = matches!(
+        class,
+        WaitClass::Idle
+            | WaitClass::KernelIdle
+            | WaitClass::Process
+            | WaitClass::Stopped
+            | WaitClass::Unknown
+    );
+    (!takes_signals).then(|| wakings.waker[wake])
 }
 
 /// The sleep of `thread` that has not ended when the recording does, and who owns what it waits

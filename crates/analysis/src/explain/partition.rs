@@ -1,14 +1,14 @@
 //! Where a stall's time went, summed by cause and by who was responsible. Every number in an answer
 //! comes from here.
 
-use super::explanation::{Cause, Explanation, Piece};
+use super::explanation::{Cause, Explanation, Hop, Piece};
 use super::occupants::occupants;
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::WaitClass;
 use crate::timeline::State;
 use rustc_hash::FxHashMap;
-use unhitch_model::ThreadId;
+use unhitch_model::{StackId, ThreadId};
 
 /// What time went to, as the victim experienced it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,6 +23,8 @@ pub enum What {
     Io,
     /// `who` slept until a time it had set.
     Timer,
+    /// `who` waited for a device other than a disk.
+    Device,
     /// `who` waited for memory.
     Memory,
     /// `who` ran while the victim waited for its message.
@@ -57,6 +59,7 @@ impl What {
             Self::Io => "io",
             Self::Timer => "timer",
             Self::Memory => "memory",
+            Self::Device => "device",
             Self::Ipc | Self::Outside => "ipc",
             Self::Network | Self::OutsideNetwork => "network",
             Self::Condition => "condition",
@@ -101,6 +104,7 @@ impl What {
             Self::Io => "disk",
             Self::Timer => "timer set by",
             Self::Memory => "memory",
+            Self::Device => "device",
             Self::Ipc => "reply from",
             Self::Outside => "message for",
             Self::Network => "network reply from",
@@ -164,10 +168,13 @@ fn what(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> (W
     let what = match (piece.cause, explanation.hop_of(piece)) {
         (Cause::Ran, None) => What::Ran,
         // Someone else ran: what that meant depends on what was waited for.
+        // A file system's server in user space replies; the kernel's own threads do the disk's work.
+        (Cause::Ran, Some(hop)) if is_by_server(analysis, hop) => What::Ipc,
         (Cause::Ran, Some(hop)) => What::of_class(hop.class),
         (Cause::WaitedForCpu, _) => What::WaitedForCpu,
         (Cause::Timer | Cause::Timeout, _) => What::Timer,
         (Cause::Io, _) => What::Io,
+        (Cause::Device, _) => What::Device,
         (Cause::Memory, _) => What::Memory,
         (Cause::Message, _) => match class_of(analysis, &piece.segment) {
             WaitClass::Network => What::OutsideNetwork,
@@ -177,6 +184,13 @@ fn what(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> (W
         (Cause::UnknownWaker | Cause::Lost, _) => What::Unknown,
     };
     (what, piece.thread)
+}
+
+/// True for a wait for a file system that a program ended: its server in user space.
+fn is_by_server(analysis: &Analysis<'_>, hop: &Hop) -> bool {
+    let stack = hop.release().map(|wake| analysis.trace.wakings.stack[wake]).unwrap_or_default();
+    let is_programs = !analysis.trace.stacks.user_frames(stack).is_empty();
+    hop.class == WaitClass::FileSystem && is_programs
 }
 
 /// True if the time leads to the thread that the verdict blames.
@@ -189,14 +203,36 @@ fn is_for_culprit(explanation: &Explanation, piece: &Piece) -> bool {
 /// True for a wait of the victim itself in which it had nothing to do. What others did meanwhile is
 /// no answer to what kept it.
 fn is_idle(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> bool {
+    let own = own_wait(analysis, explanation, piece);
+    own.is_some_and(|(class, _)| matches!(class, WaitClass::Idle | WaitClass::KernelIdle))
+}
+
+/// The class and the stack of the victim's own wait that a piece is part of.
+fn own_wait(
+    analysis: &Analysis<'_>,
+    explanation: &Explanation,
+    piece: &Piece,
+) -> Option<(WaitClass, StackId)> {
     let hop_at = |hop: Option<u32>| explanation.hops.get(hop? as usize);
     let own = std::iter::successors(hop_at(piece.hop), |hop| hop_at(hop.parent)).last();
-    let class = match own {
-        Some(hop) => hop.class,
-        None if matches!(piece.segment.state, State::Sleeping(_)) => {
-            class_of(analysis, &piece.segment)
+    match (own, piece.segment.state) {
+        (Some(hop), _) => Some((hop.class, hop.wait_stack)),
+        (None, State::Sleeping(_)) => {
+            let stack = piece.segment.wait_stack(analysis.trace);
+            Some((class_of(analysis, &piece.segment), stack))
         }
-        None => return false,
-    };
-    matches!(class, WaitClass::Idle | WaitClass::KernelIdle)
+        (None, _) => None,
+    }
+}
+
+impl Explanation {
+    /// True for a wait of the victim itself in which it had nothing to do, other than that of an
+    /// event loop for its next event.
+    pub(crate) fn is_rest(&self, analysis: &Analysis<'_>, piece: &Piece) -> bool {
+        own_wait(analysis, self, piece).is_some_and(|(class, stack)| match class {
+            WaitClass::KernelIdle => true,
+            WaitClass::Idle => !analysis.stacks.is_pump(stack),
+            _ => false,
+        })
+    }
 }

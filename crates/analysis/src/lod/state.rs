@@ -127,7 +127,7 @@ impl LaneState {
             What::Ipc | What::Outside => Self::Ipc,
             What::Network | What::OutsideNetwork => Self::Network,
             What::Condition => Self::Condition,
-            What::Slept => Self::Slept,
+            What::Slept | What::Device => Self::Slept,
             What::Stopped => Self::Stopped,
             What::Unknown => Self::Unknown,
             What::Idle => Self::Idle,

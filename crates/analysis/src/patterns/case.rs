@@ -295,11 +295,13 @@ impl Case<'_> {
     }
 
     /// Where the victim waited for a lock; nothing where it waited for nobody.
-    pub fn waited_for_lock_in(&self) -> Option<Sentence> {
-        let wait = self.victims_wait()?;
+    pub fn waited_for_lock_in(&self) -> Vec<Sentence> {
+        let Some(wait) = self.victims_wait().filter(|wait| wait.class == WaitClass::Lock) else {
+            return self.waits();
+        };
         let what = wait_words::wanted(self.analysis, wait).unwrap_or_else(|| "a lock".to_owned());
         let on = as_place(self.waited_on(wait));
-        Some(sentence!("It waited for {}{} in\n  {}", what, on, self.wait_stack(wait)))
+        vec![sentence!("It waited for {}{} in\n  {}", what, on, self.wait_stack(wait))]
     }
 
     /// What the victim waited for, and where; nothing where it waited for nobody.

@@ -4,7 +4,7 @@ use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use super::peers;
 use crate::explain::other_end::only_peer;
-use crate::explain::{Cause, Piece};
+use crate::explain::{Cause, Piece, signalled_by};
 use crate::stacks::text::own_function;
 use crate::wording::recording;
 use crate::wording::sentence::{Sentence, sentence};
@@ -14,7 +14,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let lost = case.ns_of(|piece, _| piece.cause == Cause::Lost);
     let outside = case.ns_of(|piece, _| piece.cause == Cause::Message);
     let unseen = outside
-        + case.ns_of(|piece, _| piece.cause == Cause::UnknownWaker && piece.segment.wake.is_none());
+        + case.ns_of(|piece, _| piece.cause == Cause::UnknownWaker && is_unseen(case, piece));
     if !case.is_most(lost + unseen) {
         return None;
     }
@@ -58,6 +58,11 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         culprit: silent,
         ..case.finding(Pattern::DeadEnd, cause)
     })
+}
+
+/// True if nothing shows what would have ended the wait: a signal only interrupted it.
+fn is_unseen(case: &Case<'_>, piece: &Piece) -> bool {
+    piece.segment.wake.is_none() || signalled_by(case.analysis, &piece.segment).is_some()
 }
 
 /// The only process that has the other end of what the thread waited on, if the wait did not end.
@@ -105,7 +110,10 @@ fn why_unseen(case: &Case<'_>, longest: &Piece, is_message: bool) -> (Sentence, 
     let silent = case.analysis.cpus.silent_cpus(trace);
     let is_waiting = is_waiting_at_end(case, longest);
     let until_end = Window::new(case.explanation.window.start, end_of_wait(case, longest));
-    if is_message && !(is_waiting && silent_peer(case, longest).is_some()) {
+    if let Some(by) = signalled_by(case.analysis, &longest.segment) {
+        let by = case.name(by);
+        (sentence!("it was still waiting when {} interrupted it by a signal", by), "")
+    } else if is_message && !(is_waiting && silent_peer(case, longest).is_some()) {
         let why = "it waited for a message from the network, and the sender is not recorded";
         (Sentence::from(why), "")
     } else if is_waiting {

@@ -28,6 +28,8 @@ pub enum Pattern {
     CpuBound,
     /// A wait for a disk or a file system.
     IoWait,
+    /// A wait for a device other than a disk.
+    DeviceWait,
     /// A wait for memory.
     Memory,
     /// A thread was stopped by a signal, a tracer or the freezer.
@@ -42,7 +44,7 @@ pub enum Pattern {
 
 impl Pattern {
     /// All patterns.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::LockStarvation,
         Self::Deadlock,
         Self::LongHold,
@@ -53,6 +55,7 @@ impl Pattern {
         Self::CpuStarvation,
         Self::CpuBound,
         Self::IoWait,
+        Self::DeviceWait,
         Self::Memory,
         Self::Stopped,
         Self::TimerSleep,
@@ -73,6 +76,7 @@ impl Pattern {
             Self::CpuStarvation => "cpu_starvation",
             Self::CpuBound => "cpu_bound",
             Self::IoWait => "io_wait",
+            Self::DeviceWait => "device_wait",
             Self::Memory => "memory",
             Self::Stopped => "stopped",
             Self::TimerSleep => "timer_sleep",

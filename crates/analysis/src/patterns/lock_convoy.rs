@@ -96,7 +96,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let threads = plural(threads as u64, "thread");
-    let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
+    let mut sentences = case.waited_for_lock_in();
     sentences.push(sentence!(
         "{} held the lock in turn, each after waiting for the one before: {} in all, median {}, \
          longest {} ({}).",
@@ -150,6 +150,7 @@ const fn activity(cause: Cause) -> &'static str {
         Cause::WaitedForCpu => "waiting for a CPU",
         Cause::Timer | Cause::Timeout => "asleep on their own timer",
         Cause::Io => "waiting for a disk",
+        Cause::Device => "waiting for a device",
         Cause::Memory => "waiting for memory",
         Cause::Message => "waiting for a message",
         Cause::Stopped => "stopped",

@@ -4,6 +4,7 @@
 use super::case::Case;
 use super::case::samples_of;
 use super::finding::{Finding, Pattern};
+use crate::WaitClass;
 use crate::explain::{Cause, Hop};
 use crate::samples::HotSpot;
 use crate::stacks::text::own_function;
@@ -20,7 +21,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let hold = Hold::new(case, holder, held_ns);
     let hop = case.hop_to(holder)?;
     let the_lock = wait_words::the_lock(case.analysis, hop);
-    let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
+    let mut sentences = case.waited_for_lock_in();
     sentences.extend(came_through(case, hop).filter(|_| !hop.ran_on));
     sentences.push(match hop.release() {
         None if hop.ran_on => sentence!(
@@ -38,9 +39,13 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             case.wake_stack(wake)
         ),
         None => sentence!(
-            "{} owned it for {}, and still did when the recording ended.",
+            "{} owned it for {}, and still did when {}.",
             case.name(holder),
-            case.part(held_ns)
+            case.part(held_ns),
+            match hop.slept.end < case.analysis.timeline.window().end {
+                true => "a signal interrupted the wait",
+                false => "the recording ended",
+            }
         ),
     });
     sentences.extend(hold.activities(&the_lock).filter(|_| !hop.ran_on));
@@ -89,7 +94,7 @@ struct Hold {
     /// Where it computed, if it did so for at least half of the time.
     hot: Option<HotSpot>,
     /// Time by activity.
-    parts: [(u64, &'static str); 7],
+    parts: [(u64, &'static str); 8],
 }
 
 impl Hold {
@@ -104,6 +109,7 @@ impl Hold {
             (ns(Cause::Io), "waiting for a disk"),
             (ns(Cause::Timer), "asleep on its own timer"),
             (ns(Cause::WaitedForCpu), "waiting for a CPU"),
+            (ns(Cause::Device), "waiting for a device"),
             (ns(Cause::Memory), "waiting for memory"),
             (ns(Cause::Stopped), "stopped"),
             (ns(Cause::Message), "waiting for a message from the network"),
@@ -142,16 +148,20 @@ impl Hold {
 
 /// The threads through which the lock came to the holder.
 fn came_through(case: &Case<'_>, hop: &Hop) -> Option<Sentence> {
-    let nearer = case.explanation.hops.iter().filter(|other| other.depth < hop.depth);
+    let hop_at = |hop: Option<u32>| case.explanation.hops.get(hop? as usize);
+    let nearer = std::iter::successors(hop_at(hop.parent), |nearer| hop_at(nearer.parent));
+    let nearer: Vec<&Hop> = nearer.take_while(|nearer| nearer.class == WaitClass::Lock).collect();
+    let first = nearer.last()?.sleeper;
     let between: FxHashSet<ThreadId> =
-        nearer.filter(|other| other.by != hop.by).map(|other| other.by).collect();
+        nearer.iter().map(|nearer| nearer.by).filter(|by| *by != hop.by).collect();
     let waited = match between.len() {
         0 => return None,
         1 => "which had itself been waiting",
         _ => "each of which had waited for the one before",
     };
     Some(sentence!(
-        "It got the lock through {}, {}.",
+        "{} got the lock through {}, {}.",
+        case.it_or_name(first),
         plural(between.len() as u64, "other thread"),
         waited
     ))

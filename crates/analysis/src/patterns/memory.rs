@@ -29,7 +29,20 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         }
     };
     let function = own_function(case.analysis, stack);
-    let cause = sentence!("a wait for memory{}.", in_function(", in ", &function));
+    let words = case.analysis.stacks.words(stack);
+    let what = words.map_or_else(|| "memory".to_owned(), |words| format!("a {words}"));
+    let cause = sentence!("a wait for {}{}.", what, in_function(", in ", &function));
+    let advice = match words {
+        Some(_) => {
+            "Its pages were read from their disk when they were touched. Where that must be quick, \
+             read them before (readahead, MAP_POPULATE) or lock them (mlock); \
+             /proc/pressure/memory says whether memory is short, so that they were thrown away."
+        }
+        None => {
+            "See /proc/pressure/memory and the control group's memory.events. Memory that must \
+             be quick to access can be locked (mlock), or touched beforehand."
+        }
+    };
     Some(Finding {
         culprit: Some(waiter),
         function,
@@ -43,10 +56,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         .chain(group_limits::memory(case, waiter))
         .chain(group_limits::io(case, waiter))
         .collect(),
-        advice:
-            "See /proc/pressure/memory and the control group's memory.events. Memory that must \
-                 be quick to access can be locked (mlock), or touched beforehand."
-                .to_owned(),
+        advice: advice.to_owned(),
         ..case.finding(Pattern::Memory, cause)
     })
 }

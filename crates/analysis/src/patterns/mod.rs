@@ -11,6 +11,7 @@ mod cpu_bound;
 mod cpu_starvation;
 mod dead_end;
 mod deadlock;
+mod device_wait;
 mod disks;
 mod evidence;
 mod finding;
@@ -53,6 +54,7 @@ pub const DETECTORS: &[Detector] = &[
     idle_holder::detect,
     saturated_lock::detect,
     lock_convoy::detect,
+    device_wait::detect,
     memory::detect,
     cpu_starvation::detect,
     cpu_bound::detect,

@@ -6,7 +6,7 @@ use crate::State;
 use crate::explain::Cause;
 use crate::explain::throttling::{self, throttled};
 use crate::stacks::text::own_function;
-use crate::wording::sentence::{Sentence, sentence};
+use crate::wording::sentence::sentence;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (holder, _) = case.main_holder()?;
@@ -22,7 +22,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         (None, Some(hog)) => sentence!(", because {} had it", case.occupant(hog)),
         (None, None) => return None,
     };
-    let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
+    let mut sentences = case.waited_for_lock_in();
     sentences.push(sentence!(
         "{}{} held the lock, and for {} it was ready to run but got no CPU.",
         who.clone(),

@@ -93,6 +93,7 @@ struct StackClass {
     exits: bool,
     debugger: bool,
     thaws: bool,
+    signals: bool,
     kernel_thread: bool,
     softirq_by_task: bool,
     interrupt: InterruptSource,
@@ -100,6 +101,14 @@ struct StackClass {
     interrupt_len: u16,
     signature: u64,
     caller: u64,
+}
+
+impl StackClass {
+    /// True for a wake-up by an interrupt, whatever it interrupted: also by the threads that handle
+    /// interrupts in their stead.
+    fn is_interrupt(&self, flags: WakeFlags) -> bool {
+        flags.has(WakeFlags::HARDIRQ) || flags.has(WakeFlags::NMI) || self.interrupt_len > 0
+    }
 }
 
 /// Minimum frames per core. A second core looks the same names up again, which fewer frames do not
@@ -199,6 +208,7 @@ impl StackClasses {
             exits: false,
             debugger: false,
             thaws: false,
+            signals: false,
             kernel_thread: false,
             softirq_by_task: false,
             interrupt: InterruptSource::Other,
@@ -238,6 +248,11 @@ impl StackClasses {
     /// True when on this stack a control group, or the whole machine, is frozen no longer.
     pub(crate) fn thaws(&self, wake_stack: StackId) -> bool {
         self.get(wake_stack).thaws
+    }
+
+    /// True when on this stack a signal is sent, which interrupts a wait without ending its cause.
+    pub(crate) fn signals(&self, wake_stack: StackId) -> bool {
+        self.get(wake_stack).signals
     }
 
     /// True when the stack is a kernel thread's.
@@ -332,18 +347,15 @@ impl StackClasses {
     /// Whether the current task caused wake-up number `index`: [`Self::wake_source`]'s
     /// `context.is_task()`, but faster.
     pub fn is_by_task(&self, trace: &Trace, index: usize) -> bool {
-        let (flags, waker) = (trace.wakings.flags[index], trace.wakings.waker[index]);
-        let interrupted =
-            [WakeFlags::HARDIRQ, WakeFlags::NMI].into_iter().any(|flag| flags.has(flag));
-        let by_task =
-            !flags.has(WakeFlags::SOFTIRQ) || self.get(trace.wakings.stack[index]).softirq_by_task;
-        !waker.is_idle() && !interrupted && by_task
+        let (flags, stack) = (trace.wakings.flags[index], self.get(trace.wakings.stack[index]));
+        let by_task = !flags.has(WakeFlags::SOFTIRQ) || stack.softirq_by_task;
+        !trace.wakings.waker[index].is_idle() && !stack.is_interrupt(flags) && by_task
     }
 
     /// The context of wake-up number `index`.
     pub fn wake_source(&self, trace: &Trace, index: usize) -> WakeSource {
         let (flags, stack) = (trace.wakings.flags[index], self.get(trace.wakings.stack[index]));
-        let interrupt = flags.has(WakeFlags::HARDIRQ) || flags.has(WakeFlags::NMI);
+        let interrupt = stack.is_interrupt(flags);
         let waker = trace.wakings.waker[index];
         let context = if flags.has(WakeFlags::SOFTIRQ)
             && !interrupt
@@ -454,6 +466,9 @@ fn stack_class(
     let noise = kernel().take_while(|class| class.noise).count();
     // In an interrupt, the frames that called its entry are a bystander's and mean nothing.
     let entry = kernel().position(|class| class.is(FrameRole::InterruptEntry));
+    let delivers = || kernel().any(|class| class.is(FrameRole::LocalDelivery));
+    let softirq = kernel().position(|class| class.is(FrameRole::SoftirqInTask));
+    let entry = entry.or(softirq.filter(|_| !delivers()));
     let own = || classes().take(entry.map_or(list.len(), |entry| entry + 1));
     matches.clear();
     own().for_each(|class| matches.add(&class.patterns));
@@ -484,9 +499,11 @@ fn stack_class(
         unlocks: has(FrameRole::Unlock),
         exits: has(FrameRole::Exit),
         debugger: has(FrameRole::Debugger),
-        thaws: has(FrameRole::Thaw),
+        // A control group that is to be frozen signals to its tasks, in the same function.
+        thaws: has(FrameRole::Thaw) && !has(FrameRole::Signal),
+        signals: has(FrameRole::Signal),
         kernel_thread: classes().take(kernel_len).any(|class| class.is(FrameRole::KernelThread)),
-        softirq_by_task: entry.is_none() && has(FrameRole::SoftirqByTask),
+        softirq_by_task: entry.is_none() && softirq.is_some(),
         interrupt: rules.interrupt_source(matches),
         noise: noise as u16,
         interrupt_len: entry.map_or(0, |entry| entry as u16 + 1),

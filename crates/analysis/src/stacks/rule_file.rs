@@ -78,7 +78,9 @@ pub(crate) enum FrameRole {
     /// It belongs to the scheduler.
     Scheduler,
     /// It runs soft interrupts because the task itself re-enabled bottom halves.
-    SoftirqByTask,
+    SoftirqInTask,
+    /// It delivers what was sent on this machine.
+    LocalDelivery,
     /// An interrupt entered the kernel here: the frames that called it are a bystander's.
     InterruptEntry,
     /// It hands over a lock.
@@ -87,6 +89,8 @@ pub(crate) enum FrameRole {
     Exit,
     /// A debugger's call that lets the thread that it traces go on.
     Debugger,
+    /// It interrupts a wait for a signal.
+    Signal,
     /// It ends the freezing of a control group, or of the whole machine.
     Thaw,
     /// It is the outermost of a kernel thread's own functions.

@@ -93,7 +93,7 @@ pub(crate) fn is_stall(
     };
     let counts = |piece: &&Piece| {
         let lock = || explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock);
-        matches!(piece.cause, Cause::Io | Cause::Memory | Cause::Stopped)
+        matches!(piece.cause, Cause::Io | Cause::Device | Cause::Memory | Cause::Stopped)
             || is_others(piece.thread)
             || lock()
     };

@@ -40,7 +40,7 @@ pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> 
             })
         };
         match (piece.cause, piece.hop) {
-            (Cause::Io | Cause::Memory | Cause::Stopped, _) => true,
+            (Cause::Io | Cause::Device | Cause::Memory | Cause::Stopped, _) => true,
             (Cause::Ran | Cause::WaitedForCpu, Some(hop)) => {
                 is_wanted(hop) && !own.excuses(piece.thread, hop, &mut habits)
             }

@@ -8,9 +8,11 @@
 use super::cells::*;
 use super::rows::Row;
 use super::source::Source;
-use super::{Cell, NONE, Name, TABLES, events, kept};
+use super::{Cell, NONE, Name, TABLES, counters, events, kept};
 use crate::stacks::StackKind;
-use Name::{Cpus, Events, Lifetimes, Marks, Samples, Stalls, Switches, Threads, Waits, Wakes};
+use Name::{
+    Counters, Cpus, Events, Lifetimes, Marks, Samples, Stalls, Switches, Threads, Waits, Wakes,
+};
 use std::fmt::Write;
 use unhitch_model::Recorded;
 
@@ -91,8 +93,8 @@ pub static COLUMNS: &[Column] = &[
     column!("blocked at" ["switched out", "Last Switch-Out Time"], Kind::Time, &[Waits], "when it fell asleep, or the start of the shown time, if later", |_, row| time(row.start)),
     column!("woken at" ["Ready Time"], Kind::Time, WOKEN, "when it was woken", |source, row| source.waking(row).map_or(NONE, |(wake, _)| time(source.analysis.trace.wakings.time[wake]))),
     column!("time" ["Time Stamp", "sampled"], Kind::Time, &[Samples, Events, Marks], "when it happened", |_, row| time(row.start)),
-    column!("start" ["Start Time"], Kind::Time, &[Stalls, Lifetimes], "when it began; empty for a process that is older than the recording", start),
-    column!("end" ["End Time"], Kind::Time, &[Stalls, Lifetimes], "when it ended; empty for a process that outlived the recording", end),
+    column!("start" ["Start Time"], Kind::Time, &[Stalls, Lifetimes, Counters], "when it began; empty for a process that is older than the recording; of a counter, when it was read before", start),
+    column!("end" ["End Time"], Kind::Time, &[Stalls, Lifetimes, Counters], "when it ended; empty for a process that outlived the recording", end),
     column!("cpu" ["New CPU"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Cpus], "on which CPU; for a wait, the CPU that the thread left", |_, row| if row.cpu == u16::MAX { NONE } else { Cell::from(row.cpu) }),
     column!("thread" ["New Thread Name", "Thread Name"], Kind::Text, &[Switches, Waits, Wakes, Samples, Events, Marks, Stalls, Threads], "the thread's name; for a wake-up, that of the woken thread", |source, row| thread_name(source, row.thread, source.named_at(row))),
     column!("tid" ["New Thread Id", "Thread Id"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Marks, Stalls, Threads], "the thread's id", |source, row| tid_of(source, row.thread)),
@@ -145,7 +147,7 @@ pub static COLUMNS: &[Column] = &[
     column!("events" [], Kind::Count, &[Cpus], "switches, wake-ups and samples on it", |_, row| Cell::from(row.index)),
     column!("policy" [], Kind::Text, &[Threads], "its scheduling policy at the end", |source, row| source.analysis.trace.threads.get(row.thread).policy.map_or(NONE, |policy| source.text(policy.name()))),
     column!("nice" [], Kind::Number, &[Threads], "its nice value at the end", |source, row| source.analysis.trace.threads.get(row.thread).nice.map_or(NONE, Cell::from)),
-    column!("duration" [], Kind::Duration, &[Stalls, Lifetimes], "how long it lasted; for a process, the part of its life that was recorded", |_, row| Cell::try_from(row.end.since(row.start)).unwrap_or(Cell::MAX)),
+    column!("duration" [], Kind::Duration, &[Stalls, Lifetimes, Counters], "how long it lasted; for a process, the part of its life that was recorded; of a counter, the time between the readings", |_, row| Cell::try_from(row.end.since(row.start)).unwrap_or(Cell::MAX)),
     column!("command line" [], Kind::Text, &[Lifetimes], "its command line", |source, row| Cell::from(process_of(source, row).command_line.0)),
     column!("kind" ["Type"], Kind::Text, &[Stalls], "why it counts as a stall", |source, row| source.text(source.stalls[row.index as usize].candidate.kind.name())),
     column!("pattern" [], Kind::Text, &[Stalls], "its cause by name", |source, row| source.text(source.stalls[row.index as usize].finding.pattern.name())),
@@ -153,6 +155,11 @@ pub static COLUMNS: &[Column] = &[
     column!("culprit tid" [], Kind::Number, &[Stalls], "the culprit's id", |source, row| source.stalls[row.index as usize].finding.culprit.map_or(NONE, |id| Cell::from(source.analysis.trace.threads.get(id).tid))),
     column!("victims" [], Kind::Count, &[Stalls], "how many threads suffered from it", |source, row| source.stalls[row.index as usize].victims.len() as Cell),
     column!("evidence" [], Kind::Text, &[Stalls], "how the cause is known: direct, inferred, lost", |source, row| source.text(source.stalls[row.index as usize].finding.evidence.name())),
+    column!("of" ["resource", "device"], Kind::Text, &[Counters], "what the counter is about: cpu, io, memory, a disk, a control group, or the machine", counters::of),
+    column!("counter" [], Kind::Text, &[Counters], "what was counted: time in which some task waited (some waited) or all that had work (all waited); time in which a disk had requests (busy), or their time summed over requests (queued); …", counters::counter),
+    column!("spent" [], Kind::Duration, &[Counters], "how much time it counted", counters::spent),
+    column!("counted" [], Kind::Count, &[Counters], "how much of anything else it counted", counters::counted),
+    column!("unit" [], Kind::Text, &[Counters], "time, bytes or times", counters::unit),
     column!("cause" [], Kind::Text, &[Stalls], "its cause in a line", |source, row| source.text(&source.stalls[row.index as usize].finding.cause.to_string())),
 ];
 

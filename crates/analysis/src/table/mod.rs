@@ -18,6 +18,7 @@
 mod butterfly;
 mod cells;
 mod column;
+mod counters;
 mod events;
 mod filter;
 mod fit;
@@ -43,7 +44,7 @@ pub use print::Fit;
 pub use query::{Aggregate, Heading, Query, QueryError, Words};
 pub use ranking::{Ranked, Ranking};
 pub use run::Table;
-pub use series::{Series, SeriesGroup, SeriesQuestion, is_over_time};
+pub use series::{Series, SeriesGroup, SeriesQuestion, SeriesUnit, is_over_time};
 pub use stack_paths::{GroupBy, StackQuestion};
 pub use stored::{Selection, Stored, Value};
 pub use typed::{ColumnType, NOTHING, TypedColumn};
@@ -75,6 +76,8 @@ pub enum Name {
     Threads,
     /// A row per CPU.
     Cpus,
+    /// A row per counter and interval between two readings: pressure, disks, interrupts.
+    Counters,
 }
 
 /// A table's name, what its rows are, and what it shows by default.
@@ -240,6 +243,15 @@ pub const TABLES: &[TableInfo] = &[
         aggregates: &["count", "sum:busy", "sum:idle", "sum:switches", "sum:sampled", "sum:events"],
         sort: "cpu:asc",
     },
+    TableInfo {
+        name: Name::Counters,
+        word: "counters",
+        doc: "a counter of the kernel grew between two readings, half a second apart or more: pressure, disks, interrupts, reclaim, throttling; grouped by counter by default",
+        by: &["of", "counter"],
+        show: &["start", "duration", "of", "counter", "spent", "counted", "unit"],
+        aggregates: &["sum:duration", "sum:spent", "max:spent", "sum:counted", "max:counted"],
+        sort: "start",
+    },
 ];
 
 impl Name {
@@ -260,6 +272,7 @@ impl Name {
                 | Self::Marks
                 | Self::Lifetimes
                 | Self::Threads
+                | Self::Counters
         )
     }
 
@@ -274,7 +287,8 @@ impl Name {
             | Self::Stalls
             | Self::Lifetimes
             | Self::Threads
-            | Self::Cpus => None,
+            | Self::Cpus
+            | Self::Counters => None,
         }
     }
 

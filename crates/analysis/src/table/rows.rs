@@ -3,6 +3,7 @@
 //! All tables share one [`Row`]: indices into the trace and a few sums. *Why one:* a column is then
 //! one function for every table that has it.
 
+use super::counters::Growth;
 use super::{Cell, NONE};
 use crate::Analysis;
 use crate::diagnose::Stall;
@@ -311,6 +312,15 @@ pub(super) fn lifetimes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
         Row { index: id.0, ..Row::at(life.start, life.end, process.leader) }
     });
     rows.filter(|row| row.start < row.end).collect()
+}
+
+/// A row per counter between two readings.
+pub(super) fn counters(growths: &[Growth]) -> Vec<Row> {
+    let row = |(index, growth): (usize, &Growth)| Row {
+        index: index as u32,
+        ..Row::at(growth.from, growth.until, ThreadId::IDLE)
+    };
+    growths.iter().enumerate().map(row).collect()
 }
 
 /// A thread's life within the file: as recorded, else by its own events inside the span that all

@@ -3,6 +3,7 @@
 //!
 //! Time is spread over the parts that it lies in, so that the parts of a group sum to the time of
 //! its rows inside the window, to the nanosecond. What merely happens is counted where it happened.
+//! What a counter grew by is spread evenly over the time between its two readings.
 
 use super::column::{Column, Kind};
 use super::rows::Row;
@@ -17,7 +18,7 @@ use unhitch_model::Window;
 pub struct SeriesQuestion<'q> {
     /// The column to group by; none for a single group.
     pub by: Option<&'static Column>,
-    /// The duration to spread over time; none to count rows.
+    /// The measure to spread over time; none to count rows.
     pub measure: Option<&'static Column>,
     /// Which rows.
     pub selection: Selection<'q>,
@@ -29,9 +30,34 @@ pub struct SeriesQuestion<'q> {
     pub groups: usize,
 }
 
+/// What a measure counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SeriesUnit {
+    /// Rows, or what happened.
+    #[default]
+    Times,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+}
+
+impl SeriesUnit {
+    /// Its word in JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Times => "count",
+            Self::Nanoseconds => "ns",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
 /// A measure over time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Series {
+    /// What it counts.
+    pub unit: SeriesUnit,
     /// The groups, the largest first.
     pub groups: Vec<SeriesGroup>,
     /// The number of groups that were added up to `others`.
@@ -60,6 +86,14 @@ struct Growing {
     runs: Vec<i64>,
 }
 
+/// What a row adds: an amount, spread evenly from `start` to `end`.
+#[derive(Clone, Copy)]
+struct Placed {
+    start: u64,
+    end: u64,
+    amount: u64,
+}
+
 /// The equal parts of a window.
 struct Parts {
     from: u64,
@@ -82,17 +116,46 @@ impl Parts {
     }
 }
 
+impl Placed {
+    /// All of the time from `start` to `end`.
+    fn time(start: u64, end: u64) -> Self {
+        Self { start, end, amount: end.saturating_sub(start) }
+    }
+
+    fn is_time(&self) -> bool {
+        self.amount == self.end.saturating_sub(self.start)
+    }
+
+    /// What of it lies before `time`. *Why by difference:* parts then sum to the whole.
+    fn before(&self, time: u64) -> u64 {
+        let length = self.end.saturating_sub(self.start).max(1);
+        let elapsed = time.clamp(self.start, self.end.max(self.start)) - self.start;
+        (u128::from(self.amount) * u128::from(elapsed) / u128::from(length)) as u64
+    }
+
+    fn inside(&self, from: u64, until: u64) -> u64 {
+        self.before(until).saturating_sub(self.before(from))
+    }
+}
+
 impl Growing {
     fn new(parts: usize) -> Self {
         Self { single: vec![0; parts], runs: vec![0; parts + 1] }
     }
 
-    fn add(&mut self, parts: &Parts, (start, end): (u64, u64)) {
-        let (start, end) = (start.max(parts.from), end.min(parts.from + parts.length));
+    fn add(&mut self, parts: &Parts, placed: Placed) {
+        let start = placed.start.max(parts.from);
+        let end = placed.end.min(parts.from + parts.length);
         if start >= end {
             return;
         }
         let (first, last) = (parts.part_of(start), parts.part_of(end - 1));
+        if !placed.is_time() {
+            for part in first..=last {
+                self.single[part as usize] += placed.inside(parts.edge(part), parts.edge(part + 1));
+            }
+            return;
+        }
         if first == last {
             self.single[first as usize] += end - start;
             return;
@@ -127,16 +190,23 @@ impl Stored<'_> {
         let parts = Parts { from: start, length: end - start, count: question.parts as u64 };
         let count = rows.as_ref().map_or(self.len(), Vec::len);
         let row_at = |at: usize| rows.as_ref().map_or(at, |rows| rows[at] as usize);
-        let span = |row: usize| self.span(question.measure, values, row);
+        let unit = match question.measure {
+            None => SeriesUnit::Times,
+            Some(column) if column.kind == Kind::Duration => SeriesUnit::Nanoseconds,
+            Some(_) => {
+                let all_bytes = (0..count).map(row_at).all(|row| self.source.counts_bytes(row));
+                if all_bytes { SeriesUnit::Bytes } else { SeriesUnit::Times }
+            }
+        };
+        let placed = |row: usize| self.placed(question.measure, values, row);
         let mut totals = vec![0u64; codes.map_or(1, |codes| codes.cells.len())];
         for at in 0..count {
             if at.is_multiple_of(STRIDE) {
                 cancel.check()?;
             }
             let row = row_at(at);
-            let Some((from, to)) = span(row) else { continue };
-            let (from, to) = (from.max(start), to.min(end));
-            totals[code_of(codes, row)] += to.saturating_sub(from);
+            let Some(placed) = placed(row) else { continue };
+            totals[code_of(codes, row)] += placed.inside(start, end);
         }
         let mut order: Vec<usize> = (0..totals.len()).filter(|&code| totals[code] > 0).collect();
         order.sort_by_key(|&code| (Reverse(totals[code]), code));
@@ -149,8 +219,8 @@ impl Stored<'_> {
                 cancel.check()?;
             }
             let row = row_at(at);
-            let Some(span) = span(row) else { continue };
-            growing[place[code_of(codes, row)]].add(&parts, span);
+            let Some(placed) = placed(row) else { continue };
+            growing[place[code_of(codes, row)]].add(&parts, placed);
         }
         let others = growing.pop().map(|rest| rest.finish(&parts)).unwrap_or_default();
         let group = |(growing, &code): (Growing, &usize)| SeriesGroup {
@@ -163,6 +233,7 @@ impl Stored<'_> {
             parts: growing.finish(&parts),
         };
         Ok(Series {
+            unit,
             groups: growing.into_iter().zip(&order).map(group).collect(),
             other_groups: order.len() - shown,
             others,
@@ -174,26 +245,31 @@ impl Stored<'_> {
     }
 
     /// When the measured time of a row was; a count is a nanosecond at its time.
-    fn span(
+    fn placed(
         &self,
         measure: Option<&Column>,
         values: Option<&[Cell]>,
         row: usize,
-    ) -> Option<(u64, u64)> {
+    ) -> Option<Placed> {
         let Row { start, end, runnable_ns, .. } = *self.source.rows.get(row)?;
         let start = start.nanos();
-        let Some((column, values)) = measure.zip(values) else { return Some((start, start + 1)) };
+        let Some((column, values)) = measure.zip(values) else {
+            return Some(Placed::time(start, start + 1));
+        };
         let value = values.get(row).copied().filter(|&value| value != NONE)?;
         let value = u64::try_from(value).ok()?;
-        let before = |end: u64| (end.saturating_sub(value), end);
+        let before = |end: u64| Placed::time(end.saturating_sub(value), end);
         Some(match (self.name(), column.name) {
             (Name::Switches, "runnable" | "off-CPU") => before(start),
             (Name::Switches, "waited") => {
                 before(start.saturating_sub(u64::try_from(runnable_ns).unwrap_or(0)))
             }
             (Name::Wakes, _) => before(start),
-            (Name::Switches | Name::Samples, _) => (start, start.saturating_add(value)),
-            _ => (start, end.nanos()),
+            (Name::Switches | Name::Samples, _) => Placed::time(start, start.saturating_add(value)),
+            (Name::Counters, "spent" | "counted") => {
+                Placed { start, end: end.nanos(), amount: value }
+            }
+            _ => Placed::time(start, end.nanos()),
         })
     }
 }
@@ -204,6 +280,9 @@ fn code_of(codes: Option<&Codes>, row: usize) -> usize {
 
 /// True for the measures that can be drawn over time: those of which it is known when they were.
 pub fn is_over_time(table: Name, column: &Column) -> bool {
-    let timed = !matches!(table, Name::Threads | Name::Cpus);
-    timed && column.kind == Kind::Duration
+    match table {
+        Name::Threads | Name::Cpus => false,
+        Name::Counters if column.name == "counted" => true,
+        _ => column.kind == Kind::Duration,
+    }
 }

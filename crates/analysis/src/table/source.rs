@@ -1,5 +1,6 @@
 //! The source of a table: its rows, and the texts, wait classes and stacks that its cells refer to.
 
+use super::counters::{self, Growth};
 use super::rows::{self, NOWHERE, Row};
 use super::{Cell, NONE, Name};
 use crate::Analysis;
@@ -18,6 +19,8 @@ pub(super) struct Source<'a> {
     pub window: Window,
     pub rows: Vec<Row>,
     pub stalls: Arc<Vec<Stall>>,
+    /// In the table of counters: what each row is.
+    pub counters: Vec<Growth>,
     /// In the table of CPUs: how many samples show each CPU busy.
     cpu_samples: Vec<Cell>,
     texts: RwLock<Texts>,
@@ -71,6 +74,11 @@ impl<'a> Source<'a> {
                 return Self::of_stalls(analysis, Arc::new(stalls), window);
             }
             Name::Lifetimes => rows::lifetimes(analysis, window),
+            Name::Counters => {
+                let counters = counters::growths(&analysis.trace.machine, window);
+                let rows = rows::counters(&counters);
+                return Self { counters, ..Self::of(analysis, name, window, rows) };
+            }
             Name::Threads => {
                 rows::by_thread(analysis, |thread| rows::thread(analysis, thread, window))
             }
@@ -98,6 +106,7 @@ impl<'a> Source<'a> {
             window,
             rows,
             stalls: Arc::default(),
+            counters: Vec::new(),
             cpu_samples: Vec::new(),
             texts,
             classes,
@@ -117,11 +126,16 @@ impl<'a> Source<'a> {
         let covered = self.analysis.timeline.window();
         match self.name {
             _ if !self.name.holds_uncovered() => false,
-            Name::Lifetimes | Name::Threads => {
+            Name::Lifetimes | Name::Threads | Name::Counters => {
                 row.start != row.end && !Window::new(row.start, row.end).overlaps(covered)
             }
             _ => !covered.contains(row.start),
         }
+    }
+
+    /// True for a counter of bytes.
+    pub fn counts_bytes(&self, row: usize) -> bool {
+        self.counters.get(row).is_some_and(|growth| growth.unit == counters::Unit::Bytes)
     }
 
     /// How many samples show a row's thread or CPU busy; none if no samples were recorded.

@@ -79,7 +79,7 @@ pub struct RecordArgs {
     /// Also write the report of the trace to this file, as `unhitch report` does
     #[arg(long, value_name = "FILE", help_heading = "Checks")]
     pub report: Option<PathBuf>,
-    /// Run this command and record until it exits
+    /// Run this command, record until it exits, and exit with its code
     #[arg(last = true, value_name = "CMD")]
     pub run: Vec<OsString>,
 }

@@ -7,8 +7,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unhitch_model::{
-    ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount,
-    Pressure, Reading, Time, Trace,
+    ControlGroup, CpuAccount, DeviceAccount, DiskAccount, GroupId, GroupReading, MachineReport,
+    MemoryAccount, Pressure, Reading, Time, Trace,
 };
 
 /// The content of `machine.json`.
@@ -60,6 +60,12 @@ pub struct MachineReading {
     pub pressure: BTreeMap<String, PressureTotals>,
     /// Some counters of `/proc/vmstat`, by the kernel's names.
     pub vmstat: BTreeMap<String, u64>,
+    /// Interrupts (`/proc/stat`), of all CPUs.
+    pub interrupts: Option<u64>,
+    /// Soft interrupts.
+    pub soft_interrupts: Option<u64>,
+    /// Whole disks by name (`/proc/diskstats`). Left out are those that were never used.
+    pub disks: BTreeMap<String, DiskTotals>,
     /// Accounts of control groups. Left out are those that never had a limit and never reached one.
     pub groups: Vec<GroupAccounts>,
     /// True if every control group was read.
@@ -74,6 +80,20 @@ pub struct PressureTotals {
     pub some_ns: u64,
     /// All tasks that had work were waiting.
     pub full_ns: u64,
+}
+
+/// What was done on a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskTotals {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Time in which it had requests.
+    pub busy_ns: u64,
+    /// Time that its requests took, summed over requests.
+    pub queued_ns: u64,
 }
 
 /// The accounts of one control group.
@@ -173,11 +193,15 @@ impl MachineReading {
             .into_iter()
             .map(|(name, p)| (name, Pressure { some_ns: p.some_ns, full_ns: p.full_ns }));
         let groups = self.groups.into_iter().filter(|accounts| accounts.group < known);
+        let disks = self.disks.into_iter().map(|(name, totals)| (name, totals.into_model()));
         Reading {
             time: Time::from_nanos(self.time_ns),
             steal_ns: self.steal_ns,
             pressure: pressure.collect(),
             vmstat: self.vmstat,
+            interrupts: self.interrupts,
+            soft_interrupts: self.soft_interrupts,
+            disks: disks.collect(),
             groups: groups
                 .map(|accounts| (GroupId(accounts.group), accounts.into_model()))
                 .collect(),
@@ -203,6 +227,13 @@ impl GroupAccounts {
             }),
             io: self.io.into_iter().map(DeviceTotals::into_model).collect(),
         }
+    }
+}
+
+impl DiskTotals {
+    fn into_model(self) -> DiskAccount {
+        let Self { read_bytes, written_bytes, busy_ns, queued_ns } = self;
+        DiskAccount { read_bytes, written_bytes, busy_ns, queued_ns }
     }
 }
 

@@ -36,8 +36,8 @@ pub use append::add_symbols;
 pub use grow::{Growing, LastParts};
 pub use listing::{holds_etl, read_meta, read_save};
 pub use machine::{
-    CpuTotals, DeviceTotals, GroupAccounts, GroupName, MachineFile, MachineReading, Member,
-    MemoryTotals, PressureTotals,
+    CpuTotals, DeviceTotals, DiskTotals, GroupAccounts, GroupName, MachineFile, MachineReading,
+    Member, MemoryTotals, PressureTotals,
 };
 pub use marks::{Mark, MarkFile};
 pub(crate) use members::SCRIPTS;

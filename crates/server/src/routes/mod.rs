@@ -8,6 +8,7 @@ mod folder;
 mod hot;
 mod lanes;
 mod members;
+mod presets;
 mod search;
 mod series;
 mod slice;

@@ -32,7 +32,13 @@ pub(super) fn series(
             let word = text.strip_prefix("sum:").unwrap_or(text);
             let column = column("measure", word)?;
             let fits = |column: &&'static Column| is_over_time(name, column);
-            let none = || wrong("measure", text, "count, or sum: with a duration");
+            let none = || {
+                wrong(
+                    "measure",
+                    text,
+                    "count, or sum: with a measure of which it is known when it was",
+                )
+            };
             Some(Some(column).filter(fits).ok_or_else(none)?)
         }
     };
@@ -56,7 +62,7 @@ pub(super) fn series(
     });
     Ok(json!({
         "table": name.info().word, "by": by.map(|by| by.name),
-        "unit": if measure.is_some() { "ns" } else { "count" },
+        "unit": series.unit.word(),
         "from": loaded.at(drawn.start), "to": loaded.at(drawn.end), "px": question.parts,
         "groups": groups.collect::<Vec<_>>(),
         "other_groups": series.other_groups, "others": series.others,

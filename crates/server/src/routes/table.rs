@@ -1,5 +1,6 @@
 //! The tables, one level of a pivot tree at a time.
 
+use super::presets::PRESETS;
 use super::view::thread_lane;
 use crate::Error;
 use crate::loaded::Loaded;
@@ -19,136 +20,6 @@ const MAX_ROWS: usize = 10_000;
 const DEFAULT_ROWS: usize = 200;
 /// Maximum depth of a pivot tree, levels: far more than people open.
 const MAX_DEPTH: usize = 16;
-
-/// A table with a useful grouping to begin with.
-struct Preset {
-    id: &'static str,
-    name: &'static str,
-    table: &'static str,
-    by: &'static [&'static str],
-    show: &'static [&'static str],
-    sort: &'static str,
-    graph: &'static [&'static str],
-    /// True for a graph over time, aligned with the timeline.
-    over_time: bool,
-}
-
-/// The registry of presets.
-const PRESETS: &[Preset] = &[
-    Preset {
-        id: "waits",
-        name: "Waits",
-        table: "waits",
-        by: &["process", "thread", "reason", "wait stack"],
-        show: &["count", "sum:waited", "avg:waited", "max:waited"],
-        sort: "sum:waited:desc",
-        graph: &["sum:waited"],
-        over_time: false,
-    },
-    Preset {
-        id: "wakes",
-        name: "Who wakes",
-        table: "wakes",
-        by: &["woken by process", "woken by", "wake stack", "thread"],
-        show: &["count", "sum:waited", "max:waited"],
-        sort: "sum:waited:desc",
-        graph: &["sum:waited"],
-        over_time: false,
-    },
-    Preset {
-        id: "samples",
-        name: "Samples inclusive",
-        table: "samples",
-        by: &["process", "thread", "stack"],
-        show: &["count", "sum:weight"],
-        sort: "count:desc",
-        graph: &["sum:weight"],
-        over_time: false,
-    },
-    Preset {
-        id: "addresses",
-        name: "Samples by address",
-        table: "samples",
-        by: &["module", "function", "address"],
-        show: &["count", "sum:weight"],
-        sort: "count:desc",
-        graph: &["count"],
-        over_time: false,
-    },
-    Preset {
-        id: "stalls",
-        name: "Stalls",
-        table: "stalls",
-        by: &[],
-        show: &[
-            "start", "duration", "kind", "thread", "process", "victims", "culprit", "evidence",
-            "cause",
-        ],
-        sort: "duration:desc",
-        graph: &["duration"],
-        over_time: false,
-    },
-    Preset {
-        id: "lifetimes",
-        name: "Lifetimes",
-        table: "lifetimes",
-        by: &[],
-        show: &["process", "pid", "parent pid", "start", "end", "duration", "command line"],
-        sort: "start:asc",
-        graph: &["duration"],
-        over_time: false,
-    },
-    Preset {
-        id: "threads",
-        name: "Threads",
-        table: "threads",
-        by: &["process"],
-        show: &["count", "sum:ran", "sum:runnable", "sum:slept", "sum:switches"],
-        sort: "sum:ran:desc",
-        graph: &["sum:ran"],
-        over_time: false,
-    },
-    Preset {
-        id: "cpu-over-time",
-        name: "CPU over time",
-        table: "switches",
-        by: &["process", "thread"],
-        show: &["count", "sum:ran for", "sum:runnable"],
-        sort: "sum:ran for:desc",
-        graph: &["sum:ran for"],
-        over_time: true,
-    },
-    Preset {
-        id: "waits-over-time",
-        name: "Waits over time",
-        table: "waits",
-        by: &["reason", "process", "thread"],
-        show: &["count", "sum:waited", "max:waited"],
-        sort: "sum:waited:desc",
-        graph: &["sum:waited"],
-        over_time: true,
-    },
-    Preset {
-        id: "queue-over-time",
-        name: "Run queue",
-        table: "switches",
-        by: &["process", "thread"],
-        show: &["count", "sum:runnable", "max:runnable"],
-        sort: "sum:runnable:desc",
-        graph: &["sum:runnable"],
-        over_time: true,
-    },
-    Preset {
-        id: "events-over-time",
-        name: "Events over time",
-        table: "events",
-        by: &["event", "process", "thread"],
-        show: &["count"],
-        sort: "count:desc",
-        graph: &["count"],
-        over_time: true,
-    },
-];
 
 /// `GET tables`
 pub(super) async fn tables() -> Json<JsonValue> {
@@ -180,6 +51,7 @@ pub(super) async fn tables() -> Json<JsonValue> {
             "by": preset.by,
             "show": preset.show,
             "sort": preset.sort,
+            "where": preset.filter,
             "graph": preset.graph,
             "over_time": preset.over_time,
         })
@@ -253,8 +125,8 @@ pub(super) fn table(
     }))
 }
 
-/// The selection in terms of the table's rows, and the parameters that do not apply to them: a CPU
-/// belongs to no thread, and a lifetime is that of a process.
+/// The selection in terms of the table's rows, and the parameters that do not apply to them: a CPU or
+/// a counter belongs to no thread, and a lifetime is that of a process.
 pub(super) fn selection_of_rows(
     loaded: &Loaded<'_>,
     mut selection: Selection,
@@ -262,7 +134,7 @@ pub(super) fn selection_of_rows(
 ) -> (Selection, &'static [&'static str]) {
     let mut ignored: &[&str] = &[];
     match name {
-        Name::Cpus if !selection.is_everyone() => {
+        Name::Cpus | Name::Counters if !selection.is_everyone() => {
             (selection.threads, selection.processes) = (Vec::new(), Vec::new());
             ignored = &["thread", "process"];
         }

@@ -1,0 +1,254 @@
+//! What ended a wait: an answer, a signal that only interrupted it, a device, the network, or a
+//! server in user space.
+
+mod scene;
+
+use TaskState::{DiskSleep, Runnable, Sleeping};
+use scene::{Desktop, Scene, judged};
+use unhitch_analysis::patterns::{Evidence, Pattern};
+use unhitch_analysis::{Analysis, Query, Rules, StallKind, diagnose};
+use unhitch_model::*;
+
+const MS: u64 = 1_000;
+const IDLE: ThreadId = ThreadId::IDLE;
+const NONE: StackId = StackId::EMPTY;
+const LOCK: [&str; 6] = ["main", "update", "pthread_mutex_lock", "|", "futex_wait", "schedule"];
+
+/// The event loop sleeps in `wait` from 100 to 1,100 ms; `meanwhile` fills the scene.
+fn asleep(wait: &[&str], meanwhile: impl FnOnce(&mut Scene, ThreadId)) -> Trace {
+    let mut desktop = Desktop::new();
+    let wait = desktop.scene.stack(wait);
+    desktop.pump_all(0, 100);
+    desktop.scene.switch(100 * MS + 50, 0, desktop.ui, Sleeping, IDLE, wait);
+    meanwhile(&mut desktop.scene, desktop.ui);
+    desktop.scene.switch(1_100 * MS + 9, 0, IDLE, Runnable, desktop.ui, NONE);
+    desktop.pump_all(1_110, 1_300);
+    desktop.scene.finish(3, 1_300 * MS)
+}
+
+/// "killer" runs for a moment and sends the event loop a signal at 1,100 ms.
+fn killed(scene: &mut Scene, ui: ThreadId) -> ThreadId {
+    let killer = scene.thread(900, 900, "killer");
+    let rest = scene.stack(&["main", "nap", "|", "do_nanosleep", "schedule"]);
+    let kill = scene.stack(&[
+        "main",
+        "kill",
+        "|",
+        "__x64_sys_kill",
+        "do_send_sig_info",
+        "complete_signal",
+        "signal_wake_up_state",
+        "try_to_wake_up",
+    ]);
+    scene.switch(1_099 * MS, 2, IDLE, Runnable, killer, NONE);
+    scene.wake(1_100 * MS, 2, killer, ui, WakeFlags::default(), kill);
+    scene.switch(1_101 * MS, 2, killer, Sleeping, IDLE, rest);
+    killer
+}
+
+#[test]
+fn regression_a_signal_releases_no_lock() {
+    let trace = asleep(&LOCK, |scene, ui| _ = killed(scene, ui));
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::DeadEnd, None), "{text}");
+    assert!(text.contains("when killer 900 interrupted it by a signal"), "{text}");
+}
+
+#[test]
+fn regression_the_owner_of_a_lock_is_known_though_a_signal_ended_the_wait() {
+    let mut owner = IDLE;
+    let mut trace = asleep(&LOCK, |scene, ui| {
+        owner = scene.thread(800, 800, "owner");
+        let busy = scene.stack(&["main", "rebuild_index"]);
+        scene.switch(90 * MS, 1, IDLE, Runnable, owner, NONE);
+        (100..1_300).for_each(|ms| _ = scene.sample(ms * MS, 1, owner, busy));
+        killed(scene, ui);
+    });
+    trace.kept_waits = vec![KeptWait {
+        time: Time::from_nanos((100 * MS + 50) * 1000),
+        thread: trace.threads.at(100, Time::ZERO).unwrap(),
+        owner: Some(owner),
+        ..KeptWait::default()
+    }];
+    let (stall, text) = judged(&trace);
+    assert_eq!(stall.finding.culprit, Some(owner), "{text}");
+    assert!(text.contains("still did when a signal interrupted the wait"), "{text}");
+}
+
+#[test]
+fn regression_a_soft_interrupt_in_a_bystanders_call_is_not_its_doing() {
+    let recv = ["main", "ask_database", "recv", "|", "tcp_recvmsg", "sk_wait_data", "schedule"];
+    // (what the soft interrupt does, by whom it is)
+    let cases: [(&[&str], bool); 3] = [
+        (&["net_rx_action", "e1000_clean", "netif_receive_skb_list", "sock_def_readable"], false),
+        (&["run_timer_softirq", "call_timer_fn", "process_timeout"], false),
+        (&["net_rx_action", "__napi_poll", "process_backlog", "sock_def_readable"], true),
+    ];
+    for (softirq, is_own) in cases {
+        let mut bystander = IDLE;
+        let trace = asleep(&recv, |scene, ui| {
+            bystander = scene.thread(700, 700, "bystander");
+            let called = ["main", "send_page", "|", "tcp_sendmsg", "__local_bh_enable_ip"];
+            let served = ["do_softirq", "handle_softirqs"];
+            let stack = [&called[..], &served, softirq, &["try_to_wake_up"]].concat();
+            let stack = scene.stack(&stack);
+            let busy = scene.stack(&["main", "send_page", "pack"]);
+            scene.switch(50 * MS, 1, IDLE, Runnable, bystander, NONE);
+            (100..1_300).for_each(|ms| _ = scene.sample(ms * MS, 1, bystander, busy));
+            scene.wake(1_100 * MS, 1, bystander, ui, WakeFlags::SOFTIRQ, stack);
+        });
+        let (stall, text) = judged(&trace);
+        assert_eq!(stall.finding.culprit == Some(bystander), is_own, "{softirq:?}: {text}");
+        assert_eq!(text.contains("bystander"), is_own, "{softirq:?}: {text}");
+    }
+}
+
+#[test]
+fn regression_a_thread_that_handles_interrupts_is_no_culprit() {
+    let recv = ["main", "ask_database", "recv", "|", "tcp_recvmsg", "sk_wait_data", "schedule"];
+    let trace = asleep(&recv, |scene, ui| {
+        let handler = scene.thread(600, 600, "irq/136-iwlwifi");
+        let rest =
+            scene.stack(&["|", "kthread", "irq_thread", "irq_wait_for_interrupt", "schedule"]);
+        let stack = [
+            "|",
+            "kthread",
+            "irq_thread",
+            "irq_thread_fn",
+            "iwl_pcie_rx_handle",
+            "netif_receive_skb_list",
+            "tcp_v4_rcv",
+            "sock_def_readable",
+            "try_to_wake_up",
+        ];
+        let stack = scene.stack(&stack);
+        scene.switch(1_099 * MS, 1, IDLE, Runnable, handler, NONE);
+        scene.wake(1_100 * MS, 1, handler, ui, WakeFlags::default(), stack);
+        scene.switch(1_101 * MS, 1, handler, Sleeping, IDLE, rest);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::DeadEnd, None), "{text}");
+    assert!(text.contains("a message from the network"), "{text}");
+}
+
+#[test]
+fn regression_a_file_systems_server_that_computes_is_to_blame() {
+    let open = ["main", "list", "|", "fuse_readdir", "request_wait_answer", "schedule"];
+    let mut server = IDLE;
+    let trace = asleep(&open, |scene, ui| {
+        server = scene.thread(500, 500, "archivefs");
+        let busy = scene.stack(&["main", "serve", "unpack"]);
+        let reply = scene.stack(&[
+            "main",
+            "serve",
+            "write",
+            "|",
+            "fuse_dev_write",
+            "fuse_dev_do_write",
+            "try_to_wake_up",
+        ]);
+        scene.switch(90 * MS, 1, IDLE, Runnable, server, NONE);
+        (100..1_300).for_each(|ms| _ = scene.sample(ms * MS, 1, server, busy));
+        scene.wake(1_100 * MS, 1, server, ui, WakeFlags::default(), reply);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit, stall.finding.function.as_str()),
+        (Pattern::CpuBound, Some(server), "unpack"),
+        "{text}"
+    );
+}
+
+#[test]
+fn regression_a_wait_for_a_device_says_so() {
+    let fence = ["main", "present", "|", "drm_ioctl", "dma_fence_default_wait", "schedule"];
+    let trace = asleep(&fence, |scene, ui| {
+        let done = ["|", "asm_common_interrupt", "amdgpu_irq_handler", "dma_fence_signal"];
+        let done = scene.stack(&[&done[..], &["try_to_wake_up"]].concat());
+        scene.wake(1_100 * MS, 1, IDLE, ui, WakeFlags::HARDIRQ, done);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.function.as_str()),
+        (Pattern::DeviceWait, "present"),
+        "{text}"
+    );
+    assert_eq!(stall.finding.evidence, Evidence::Direct);
+    assert!(text.contains("a slow device, waited for in present"), "{text}");
+}
+
+#[test]
+fn regression_pages_of_a_mapped_file_are_called_so() {
+    let fault = [
+        "main",
+        "search",
+        "|",
+        "asm_exc_page_fault",
+        "handle_mm_fault",
+        "__do_fault",
+        "filemap_fault",
+        "folio_wait_bit_common",
+        "io_schedule",
+    ];
+    let mut desktop = Desktop::new();
+    let fault = desktop.scene.stack(&fault);
+    let done =
+        ["|", "asm_common_interrupt", "blk_mq_complete_request", "bio_endio", "try_to_wake_up"];
+    let done = desktop.scene.stack(&done);
+    desktop.pump_all(0, 100);
+    desktop.scene.switch(100 * MS + 50, 0, desktop.ui, DiskSleep, IDLE, fault);
+    desktop.scene.wake(600 * MS, 1, IDLE, desktop.ui, WakeFlags::HARDIRQ, done);
+    desktop.scene.switch(600 * MS + 9, 0, IDLE, Runnable, desktop.ui, NONE);
+    desktop.pump_all(610, 700);
+    let (stall, text) = judged(&desktop.scene.finish(2, 700 * MS));
+    assert_eq!(stall.finding.pattern, Pattern::Memory);
+    assert!(text.contains("a wait for a page of a mapped file, in search"), "{text}");
+}
+
+#[test]
+fn regression_an_event_loop_that_rests_elsewhere_does_not_hang() {
+    let accept = ["main", "child_main", "accept4", "|", "inet_csk_accept", "schedule"];
+    let trace = asleep(&accept, |scene, ui| {
+        let browser = scene.thread(400, 400, "browser");
+        let connect = scene.stack(&[
+            "main",
+            "visit",
+            "connect",
+            "|",
+            "tcp_v4_connect",
+            "__local_bh_enable_ip",
+            "do_softirq",
+            "process_backlog",
+            "sock_def_readable",
+            "try_to_wake_up",
+        ]);
+        let rest = scene.stack(&["main", "think", "|", "do_nanosleep", "schedule"]);
+        scene.switch(1_099 * MS, 2, IDLE, Runnable, browser, NONE);
+        scene.wake(1_100 * MS, 2, browser, ui, WakeFlags::SOFTIRQ, connect);
+        scene.switch(1_101 * MS, 2, browser, Sleeping, IDLE, rest);
+    });
+    let stalls = diagnose(&Analysis::new(&trace, &Rules::default()), &Query::default());
+    let of_loop: Vec<_> =
+        stalls.iter().filter(|stall| stall.candidate.kind == StallKind::EventLoop).collect();
+    assert!(of_loop.is_empty(), "{of_loop:?}");
+}
+
+#[test]
+fn regression_one_long_wait_for_an_answer_that_timed_out_is_a_hang() {
+    let call = [
+        "main",
+        "dbus_connection_send_with_reply_and_block",
+        "recvmsg",
+        "|",
+        "unix_stream_recvmsg",
+        "unix_stream_read_generic",
+        "unix_stream_data_wait",
+        "schedule_timeout",
+    ];
+    let trace = asleep(&call, |scene, ui| {
+        let timer = scene.stack(&["|", "sysvec_apic_timer_interrupt", "process_timeout"]);
+        scene.wake(1_100 * MS, 0, IDLE, ui, WakeFlags::HARDIRQ, timer);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!(stall.candidate.kind, StallKind::EventLoop, "{text}");
+}
