@@ -18,6 +18,7 @@ from hang import Missing, Truth, Who, hang
 from programs.kernel import SECONDS, ticking
 from programs.native import Program, between_threads, compiled
 from programs.servers import SLEEPS
+from stage import until
 
 
 def mounted(stage, name, *options):
@@ -289,9 +290,10 @@ def overlay_copy_up(stage):
     database, flag = container(stage, memory, "container") / "database", stage.folder / "save"
     other = stage.deed(migration, path=database)
     program = stage.rhythm(opening_for_writing, path=database, flag=flag)
+    free = os.statvfs(memory).f_bfree
     with stage.recording():
         other.go()
-        time.sleep(0.05)
+        until("the copy", lambda: os.statvfs(memory).f_bfree < free - 1000)
         flag.touch()
         other.result()
     return program.truth(culprits=[other.who])
