@@ -14,7 +14,7 @@ import programs.postgres as postgres
 import programs.redis as redis
 import web
 from hang import Truth, Who, hang
-from programs.desktop import bus_client
+from programs.desktop import NAME, bus_client
 from programs.kernel import SECONDS
 from programs.native import SOURCES, Program, between_threads, compiled, header
 from programs.servers import SLEEPS, browse, script, until_asleep, write_script
@@ -134,8 +134,8 @@ def gpg_pinentry(stage):
 
 
 @hang("Vim", [*LZMA, r"call_shell|wait4pid"], needs=["vim", "xz"])
-def vim_filter(stage):
-    """An editor has a command filter the text before it saves it, and waits for it."""
+def vim_on_save(stage):
+    """An editor runs a command for each file that it saves, and waits for it."""
     file = numbers(stage, 170_000)
     on_save = f"autocmd BufWritePost * silent !xz -T1 -3 -k -f {file}"
     with stage.recording():
@@ -149,13 +149,12 @@ def dictionary_service(stage, path):
     """A description of the service, for the bus."""
     services = stage.subfolder("services")
     program = f"{sys.executable} {HERE}/sources/dictionary.py"
-    command = f"{program} unix:path={path} {WORDS} {stage.folder}"
-    text = f"[D-BUS Service]\nName={WORDS}\nExec={command}\n"
-    (services / f"{WORDS}.service").write_text(text)
+    command = f"{program} unix:path={path} {NAME} {stage.folder}"
+    text = f"[D-BUS Service]\nName={NAME}\nExec={command}\n"
+    (services / f"{NAME}.service").write_text(text)
     return services
 
 
-WORDS = "org.example.Spelling"
 BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>

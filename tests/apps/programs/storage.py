@@ -31,6 +31,7 @@ def mounted(stage, name, *options):
     return folder
 
 
+MEBIBYTE = 1 << 20
 # From <linux/fanotify.h>: a group that may deny, an object to watch, what is asked about, an answer.
 FAN_CLASS_CONTENT, FAN_MARK_ADD, FAN_ALLOW = 0x4, 0x1, 0x1
 FAN_OPEN_PERM, FAN_OPEN_EXEC_PERM = 0x10000, 0x40000
@@ -178,17 +179,22 @@ def append_line(file):
     file.write(b"x" * 100 + b"\n")
 
 
+def disk(stage):
+    """A file system of ext4 on a disk of its own, which is a file; its folder."""
+    image = stage.folder / "image"
+    image.touch()
+    os.truncate(image, 64 << 20)
+    stage.run("mkfs.ext4", "-q", image)
+    return mounted(stage, "disk", "-o", "loop", image)
+
+
 SNAPSHOT = rf"take_snapshot|append_line|sb_start_write|percpu_\w*down_read|{SLEEPS}"
 
 
 @hang("ext4", [SNAPSHOT], needs=["mkfs.ext4"])
 def frozen_file_system(stage):
     """A backup tool has a file system frozen (fsfreeze), and nobody can write."""
-    image = stage.folder / "image"
-    image.touch()
-    os.truncate(image, 64 << 20)
-    stage.run("mkfs.ext4", "-q", image)
-    folder = mounted(stage, "disk", "-o", "loop", image)
+    folder = disk(stage)
     program = stage.rhythm(log_file, path=folder / "log")
     tool = stage.deed(backup, folder=folder)
     stage.closing.callback(thaw, folder)
@@ -198,7 +204,48 @@ def frozen_file_system(stage):
     return program.truth(culprits=[tool.who])
 
 
-MEBIBYTE = 1 << 20
+def commits(path):
+    """A program that makes sure that each of its entries is on the disk."""
+    file = open(path, "ab", buffering=0)
+
+    def commit_entry():
+        file.write(b"entry")
+        os.fsync(file.fileno())
+
+    return commit_entry
+
+
+def copier(path):
+    """A program that copies a bigger file to the disk."""
+
+    def copy_file():
+        with open(path, "wb", buffering=0) as file:
+            file.write(bytes(5 * MEBIBYTE))
+            os.fsync(file.fileno())
+
+    return copy_file
+
+
+@hang("ext4", [r"copy_file|commit_entry|fsync|jbd2_|folio_wait|submit_bio"], needs=["mkfs.ext4"])
+def fsync_behind_copy(stage):
+    """A disk that writes 4 MiB a second has much to write for one program, so that another one's small
+    entry is not on it for long. Both are to blame, the disk and who writes so much."""
+    folder = disk(stage)
+    major, minor = divmod(os.stat(folder).st_dev, 256)
+    limit = pathlib.Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+    program = stage.rhythm(commits, path=folder / "entries")
+    other = stage.deed(copier, path=folder / "copy")
+    try:
+        limit.write_text(f"{major}:{minor} {4 * MEBIBYTE}")
+    except OSError as error:
+        raise Missing(f"the disk cannot be slowed down: {error}") from error
+    stage.closing.callback(limit.write_text, f"{major}:{minor} 0")
+    with stage.recording():
+        other.go()
+        other.result()
+    return program.truth(culprits=[other.who], disk=True)
+
+
 # The kernel writes no more at once.
 MAX_WRITE = 2047 * MEBIBYTE
 
