@@ -121,7 +121,8 @@ impl<'t> Analysis<'t> {
         let left = segment.out.map(|out| self.trace.switches.cpu[out]);
         match segment.state {
             State::Ran => switched_in,
-            State::Runnable { .. } => switched_in.or(proposed).or(left),
+            // Who is woken waits where it was before, as a rule; what a waker proposes may be its own.
+            State::Runnable { .. } => switched_in.or(left).or(proposed),
             State::Sleeping(_) | State::Unknown => None,
         }
     }

@@ -252,3 +252,104 @@ fn regression_one_long_wait_for_an_answer_that_timed_out_is_a_hang() {
     let (stall, text) = judged(&trace);
     assert_eq!(stall.candidate.kind, StallKind::EventLoop, "{text}");
 }
+
+#[test]
+fn regression_a_condition_that_an_unlock_ended_is_no_lock() {
+    let wait =
+        ["main", "run_tasks", "parking_lot::condvar::Condvar::wait", "|", "futex_wait", "schedule"];
+    let mut sender = IDLE;
+    let trace = asleep(&wait, |scene, ui| {
+        sender = scene.thread(300, 300, "sender");
+        let busy = scene.stack(&["main", "prepare"]);
+        let unlock =
+            ["main", "send", "parking_lot::raw_mutex::RawMutex::unlock_slow", "|", "futex_wake"];
+        let unlock = scene.stack(&unlock);
+        scene.switch(90 * MS, 1, IDLE, Runnable, sender, NONE);
+        (100..1_300).for_each(|ms| _ = scene.sample(ms * MS, 1, sender, busy));
+        scene.wake(1_100 * MS, 1, sender, ui, WakeFlags::default(), unlock);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::CpuBound, Some(sender)),
+        "{text}"
+    );
+}
+
+#[test]
+fn regression_a_host_that_took_the_cpu_makes_a_computation_uncertain() {
+    for (stolen_ms, evidence) in [(0, Evidence::Direct), (900, Evidence::Inferred)] {
+        let mut desktop = Desktop::new();
+        let busy = desktop.scene.stack(&["main", "draw", "fill"]);
+        desktop.pump_all(0, 100);
+        (101..1_100).for_each(|ms| _ = desktop.scene.sample(ms * MS, 0, desktop.ui, busy));
+        desktop.pump_all(1_110, 1_300);
+        let mut trace = desktop.scene.finish(2, 1_300 * MS);
+        let reading = |ms: u64, stolen_ms: u64| Reading {
+            time: Time::from_nanos(ms * 1_000_000),
+            steal_ns: Some(stolen_ms * 1_000_000),
+            ..Reading::default()
+        };
+        trace.machine.readings = vec![reading(50, 7), reading(1_200, 7 + stolen_ms)];
+        let (stall, text) = judged(&trace);
+        assert_eq!((stall.finding.pattern, stall.finding.evidence), (Pattern::CpuBound, evidence));
+        assert_eq!(text.contains("host took 900.0 ms of CPU time"), stolen_ms > 0, "{text}");
+    }
+}
+
+#[test]
+fn regression_who_queued_elsewhere_was_not_kept_by_the_cpu_that_it_came_to() {
+    let mut desktop = Desktop::new();
+    let hog = desktop.scene.thread(250, 250, "hog");
+    let last = desktop.scene.thread(260, 260, "last");
+    let (busy, nap) = (
+        desktop.scene.stack(&["main", "spin"]),
+        desktop.scene.stack(&["main", "nap", "|", "do_nanosleep", "schedule"]),
+    );
+    desktop.pump_all(0, 100);
+    // It is woken where it slept, on CPU 0, but "hog" has that; CPU 2 takes it over at the end.
+    desktop.scene.switch(100 * MS + 50, 0, desktop.ui, Sleeping, hog, desktop.poll);
+    (101..700).for_each(|ms| _ = desktop.scene.sample(ms * MS, 0, hog, busy));
+    desktop.scene.wake(
+        110 * MS,
+        1,
+        desktop.mouse,
+        desktop.ui,
+        WakeFlags::default(),
+        desktop.notify,
+    );
+    for ms in 0..99 {
+        desktop.scene.switch((110 + ms * 5) * MS, 2, IDLE, Runnable, last, NONE);
+        desktop.scene.switch((113 + ms * 5) * MS, 2, last, Sleeping, IDLE, nap);
+    }
+    desktop.scene.switch(610 * MS, 2, IDLE, Runnable, desktop.ui, NONE);
+    desktop.scene.switch(611 * MS, 2, desktop.ui, Sleeping, IDLE, desktop.poll);
+    let (stall, text) = judged(&desktop.scene.finish(3, 700 * MS));
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::CpuStarvation, Some(hog)),
+        "{text}"
+    );
+}
+
+#[test]
+fn regression_a_shell_waits_for_the_command_that_was_typed() {
+    for (name, is_told) in [("bash", false), ("editor", true)] {
+        let wait = ["main", "run", "waitpid", "|", "do_wait", "schedule"];
+        let mut trace = asleep(&wait, |scene, ui| {
+            let child = scene.thread(270, 270, "child");
+            let busy = scene.stack(&["main", "compile"]);
+            let exit = scene.stack(&["|", "do_exit", "exit_notify", "__wake_up_sync_key"]);
+            scene.switch(101 * MS, 1, IDLE, Runnable, child, NONE);
+            (102..1_100).for_each(|ms| _ = scene.sample(ms * MS, 1, child, busy));
+            scene.wake(1_100 * MS, 1, child, ui, WakeFlags::default(), exit);
+            scene.switch(1_101 * MS, 1, child, TaskState::Dead, IDLE, NONE);
+        });
+        let id = trace.threads.at(100, Time::ZERO).unwrap();
+        let name = trace.strings.intern(name);
+        trace.threads.get_mut(id).unwrap().names = vec![(Time::ZERO, name)];
+        let stalls = diagnose(&Analysis::new(&trace, &Rules::default()), &Query::default());
+        let of_loop = stalls.iter().any(|stall| stall.candidate.kind == StallKind::EventLoop);
+        assert_eq!(of_loop, is_told, "{stalls:#?}");
+    }
+}

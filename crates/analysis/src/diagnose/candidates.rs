@@ -14,6 +14,10 @@ use unhitch_model::{ThreadId, Window};
 /// many of which turn out to be idle, must not crowd out the others.
 const MAX_EXPLAINED: usize = 64;
 
+/// Maximum candidates of one kind and one process at one time. *Why so many:* beyond ten victims, more
+/// do not make a stall worse.
+const MAX_ALIKE: usize = 10;
+
 /// The longest of what the detectors propose.
 pub(super) fn worth_explaining(analysis: &Analysis<'_>, query: &Query) -> Vec<Candidate> {
     let is_break = |candidate: &Candidate| candidate.kind == StallKind::Rhythm;
@@ -22,10 +26,30 @@ pub(super) fn worth_explaining(analysis: &Analysis<'_>, query: &Query) -> Vec<Ca
         sort.sort_by_key(|candidate| {
             (Reverse(weight(candidate)), candidate.window.start, candidate.victim)
         });
-        sort.truncate(MAX_EXPLAINED);
-        sort
+        spread(analysis, sort)
     };
     [longest(others), longest(breaks)].concat()
+}
+
+/// The first of a sort, but only so many of one kind that one process has at the same time. *Why not
+/// all:* a hundred threads that were stopped together tell nothing more, and would crowd out others.
+fn spread(analysis: &Analysis<'_>, sort: Vec<Candidate>) -> Vec<Candidate> {
+    let process = |candidate: &Candidate| analysis.trace.threads.get(candidate.victim).process;
+    let is_like = |one: &Candidate, other: &Candidate| {
+        let shared = one.window.intersect(other.window).duration_ns();
+        let longer = one.window.duration_ns().max(other.window.duration_ns());
+        one.kind == other.kind && process(one) == process(other) && shared * 10 >= longer * 9
+    };
+    let mut kept: Vec<Candidate> = Vec::new();
+    for candidate in sort {
+        if kept.len() == MAX_EXPLAINED {
+            break;
+        }
+        if kept.iter().filter(|known| is_like(known, &candidate)).count() < MAX_ALIKE {
+            kept.push(candidate);
+        }
+    }
+    kept
 }
 
 /// Everything that the detectors propose.

@@ -43,6 +43,15 @@ impl Query {
     }
 }
 
+/// True for the shells in which people type.
+fn is_shell(analysis: &Analysis<'_>, thread: ThreadId) -> bool {
+    const SHELLS: [&str; 12] =
+        ["ash", "bash", "csh", "dash", "elvish", "fish", "ksh", "mksh", "nu", "sh", "tcsh", "zsh"];
+    let end = analysis.timeline.window().end;
+    let name = analysis.trace.thread_name(thread, end);
+    SHELLS.contains(&name.trim_start_matches('-'))
+}
+
 /// A thread that waited until a stall's victim got on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waiter {
@@ -101,7 +110,8 @@ impl Stall {
 impl Stall {
     /// False for an event loop that spent most of its absence in other waits with a timeout, none
     /// of which anybody ended: it polls there, and was not kept from anything; or at rest elsewhere,
-    /// as a server that waits for its next connection. Nor for a writer into a pipe of whose reader nothing is known but that it had nothing to do: that may be a
+    /// as a server that waits for its next connection; or a shell that waits for the command that
+    /// was typed. Nor for a writer into a pipe of whose reader nothing is known but that it had nothing to do: that may be a
     /// pager before which somebody sits.
     pub(super) fn is_defensible(&self, analysis: &Analysis<'_>) -> bool {
         let operation = self.candidate.operation.as_ref();
@@ -128,7 +138,14 @@ impl Stall {
         let polled: Vec<&Piece> = pieces.iter().filter(is_polled).collect();
         let rested: Vec<&Piece> =
             pieces.iter().filter(|piece| self.explanation.is_rest(analysis, piece)).collect();
-        !(is_most(ns(&polled)) || is_most(ns(&rested)))
+        let commands: Vec<&Piece> = match is_shell(analysis, self.candidate.victim) {
+            true => pieces
+                .iter()
+                .filter(|piece| self.explanation.is_for_process(analysis, piece))
+                .collect(),
+            false => Vec::new(),
+        };
+        ![polled, rested, commands].iter().any(|pieces| is_most(ns(pieces)))
     }
 
     /// The culprit, when it is someone other than the victim.

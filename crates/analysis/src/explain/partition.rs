@@ -226,6 +226,11 @@ fn own_wait(
 }
 
 impl Explanation {
+    /// True for a wait of the victim itself for another process.
+    pub(crate) fn is_for_process(&self, analysis: &Analysis<'_>, piece: &Piece) -> bool {
+        own_wait(analysis, self, piece).is_some_and(|(class, _)| class == WaitClass::Process)
+    }
+
     /// True for a wait of the victim itself in which it had nothing to do, other than that of an
     /// event loop for its next event.
     pub(crate) fn is_rest(&self, analysis: &Analysis<'_>, piece: &Piece) -> bool {

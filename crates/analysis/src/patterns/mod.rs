@@ -28,6 +28,7 @@ mod polled_lock;
 mod priority_inversion;
 mod samples_only;
 mod saturated_lock;
+mod steal;
 mod stopped;
 mod timer_sleep;
 mod unknown;
@@ -79,5 +80,6 @@ pub fn judge(analysis: &Analysis<'_>, candidate: &Candidate, explanation: &Expla
         .iter()
         .find_map(|detect| detect(&case))
         .unwrap_or_else(|| unknown::finding(&case));
+    let finding = steal::beside_steal(&case, finding);
     Finding { operation: case.operation, ..finding }
 }

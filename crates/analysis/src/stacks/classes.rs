@@ -228,9 +228,10 @@ impl StackClasses {
     /// wait ended by an unlock was a lock, and since Linux 6.1 a sleeper is frozen where it sleeps.
     pub fn class_with_wake(&self, wait_stack: StackId, wake_stack: StackId) -> WaitClass {
         let wake = self.get(wake_stack);
-        match self.get(wait_stack).wait.class {
+        let wait = self.get(wait_stack).wait;
+        match wait.class {
             _ if wake.thaws => WaitClass::Stopped,
-            WaitClass::Condition if wake.unlocks => WaitClass::Lock,
+            WaitClass::Condition if wake.unlocks && !wait.message => WaitClass::Lock,
             class => class,
         }
     }

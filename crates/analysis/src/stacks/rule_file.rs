@@ -60,6 +60,9 @@ pub(super) struct Rule<C> {
     /// Whoever has what is waited for is on a CPU all the time.
     #[serde(default)]
     pub holder_runs: bool,
+    /// It is no wait for a lock, even if an unlock ended it.
+    #[serde(default)]
+    pub message: bool,
     #[serde(default)]
     pub pump: bool,
     /// The pump of a toolkit for windows: its thread is an event loop whatever ends its waits.

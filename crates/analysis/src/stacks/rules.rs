@@ -54,6 +54,7 @@ struct CompiledRule<C> {
     unwanted: bool,
     words: Option<u16>,
     holder_runs: bool,
+    message: bool,
 }
 
 impl<C> CompiledRule<C> {
@@ -73,6 +74,7 @@ impl CompiledRule<WaitClass> {
             unwanted: self.unwanted || self.class.is_unwanted(),
             words: self.words,
             holder_runs: self.holder_runs,
+            message: self.message,
         }
     }
 }
@@ -217,6 +219,7 @@ impl Rules {
             unwanted: rule.unwanted,
             words,
             holder_runs: rule.holder_runs,
+            message: rule.message,
         }
     }
 

@@ -129,6 +129,8 @@ pub struct Wait {
     pub words: Option<u16>,
     /// True if whoever has what is waited for is on a CPU all the time: a thread of the same process.
     pub holder_runs: bool,
+    /// It is no wait for a lock, even if an unlock ended it.
+    pub message: bool,
 }
 
 /// The device or clock behind a wake-up from an interrupt.
