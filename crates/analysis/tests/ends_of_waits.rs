@@ -353,3 +353,109 @@ fn regression_a_shell_waits_for_the_command_that_was_typed() {
         assert_eq!(of_loop, is_told, "{stalls:#?}");
     }
 }
+
+#[test]
+fn regression_who_gave_a_kernel_worker_its_work_is_followed_and_not_what_it_did_before() {
+    let write = ["main", "print", "write", "|", "n_tty_write", "wait_woken", "schedule"];
+    let mut user = IDLE;
+    let trace = asleep(&write, |scene, ui| {
+        user = scene.thread(280, 280, "user");
+        let worker = scene.thread(281, 281, "kworker/u8:1");
+        let rest = scene.stack(&["|", "kthread", "worker_thread", "schedule"]);
+        let nap = scene.stack(&["main", "wait_a_little", "|", "do_nanosleep", "schedule"]);
+        let timer = scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
+        let press = ["main", "press", "write", "|", "pty_write", "queue_work_on", "try_to_wake_up"];
+        let press = scene.stack(&press);
+        let start = ["|", "kthread", "worker_thread", "flush_to_ldisc", "start_tty"];
+        let start = scene.stack(&[&start[..], &["try_to_wake_up"]].concat());
+        scene.switch(90 * MS, 2, IDLE, Runnable, user, NONE);
+        scene.switch(91 * MS, 2, user, Sleeping, IDLE, nap);
+        // In between, the worker does something for others.
+        scene.switch(50 * MS, 1, IDLE, Runnable, worker, NONE);
+        for ms in [51, 400, 700] {
+            scene.switch(ms * MS, 1, worker, TaskState::Idle, IDLE, rest);
+            let next = if ms == 51 {
+                399
+            } else if ms == 400 {
+                699
+            } else {
+                1_099
+            };
+            if next < 1_099 {
+                scene.wake(next * MS, 1, IDLE, worker, WakeFlags::HARDIRQ, timer);
+            }
+            scene.switch(next * MS + 500, 1, IDLE, Runnable, worker, NONE);
+        }
+        scene.wake(1_098 * MS, 2, IDLE, user, WakeFlags::HARDIRQ, timer);
+        scene.switch(1_098 * MS + 10, 2, IDLE, Runnable, user, NONE);
+        scene.wake(1_099 * MS, 2, user, worker, WakeFlags::default(), press);
+        scene.wake(1_100 * MS, 1, worker, ui, WakeFlags::default(), start);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::TimerSleep, Some(user)),
+        "{text}"
+    );
+}
+
+#[test]
+fn regression_who_spins_for_a_lock_does_not_compute() {
+    for others in [1, 2] {
+        let mut desktop = Desktop::new();
+        let spin = desktop.scene.stack(&["main", "draw", "pthread_spin_lock"]);
+        let nap = desktop.scene.stack(&["main", "save", "|", "do_nanosleep", "schedule"]);
+        desktop.pump_all(0, 100);
+        (101..1_100).for_each(|ms| _ = desktop.scene.sample(ms * MS, 0, desktop.ui, spin));
+        let mut saver = IDLE;
+        for other in 0..others {
+            saver = desktop.scene.thread(100, 150 + other, "saver");
+            let cpu = 1 + other as u16;
+            desktop.scene.switch(90 * MS, cpu, IDLE, Runnable, saver, NONE);
+            desktop.scene.switch(91 * MS, cpu, saver, Sleeping, IDLE, nap);
+            desktop.scene.switch(1_095 * MS, cpu, IDLE, Runnable, saver, NONE);
+            desktop.scene.switch(1_200 * MS, cpu, saver, Sleeping, IDLE, nap);
+        }
+        desktop.pump_all(1_110, 1_300);
+        let (stall, text) = judged(&desktop.scene.finish(3, 1_300 * MS));
+        assert_eq!(stall.finding.evidence, Evidence::Inferred, "{text}");
+        assert!(text.contains("spinning for a lock"), "{text}");
+        let (culprit, function) = (stall.finding.culprit, stall.finding.function.as_str());
+        match others {
+            1 => assert_eq!((culprit, function), (Some(saver), "save"), "{text}"),
+            _ => assert_eq!(culprit, None, "either may have had it: {text}"),
+        }
+    }
+}
+
+#[test]
+fn regression_who_polls_for_its_child_waits_for_it() {
+    let mut scene = Scene::default();
+    let editor = scene.thread(100, 100, "editor");
+    let child = scene.thread(200, 200, "xz");
+    let sleep = scene.stack(&["main", "wait_for_filter", "|", "do_nanosleep", "schedule"]);
+    let timer = scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
+    let busy = scene.stack(&["main", "compress"]);
+    scene.switch(90 * MS, 0, IDLE, Runnable, editor, NONE);
+    scene.switch(102 * MS, 1, IDLE, Runnable, child, NONE);
+    (103..1_100).for_each(|ms| _ = scene.sample(ms * MS, 1, child, busy));
+    scene.switch(1_105 * MS, 1, child, TaskState::Dead, IDLE, NONE);
+    for round in 10..111 {
+        scene.switch(round * 10 * MS, 0, editor, Sleeping, IDLE, sleep);
+        scene.wake(round * 10 * MS + 9_900, 0, IDLE, editor, WakeFlags::HARDIRQ, timer);
+        scene.switch(round * 10 * MS + 9_950, 0, IDLE, Runnable, editor, NONE);
+    }
+    scene.switch(1_112 * MS, 0, editor, TaskState::Dead, IDLE, NONE);
+    let mut trace = scene.finish(2, 1_200 * MS);
+    let (of_child, of_editor) =
+        (trace.threads.get(child).process, trace.threads.get(editor).process);
+    assert_ne!(of_child, of_editor);
+    trace.threads.process_mut(of_child).unwrap().parent_pid = Some(100);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let window = Window::new(Time::from_nanos(100_000_000), Time::from_nanos(1_111_000_000));
+    let query = Query { victims: vec![editor], window: Some(window), ..Query::default() };
+    let stalls = diagnose(&analysis, &query);
+    let stall = stalls.first().expect("asked about");
+    assert_eq!((stall.finding.culprit, stall.finding.function.as_str()), (Some(child), "compress"));
+    assert_eq!(stall.finding.evidence, Evidence::Inferred);
+}

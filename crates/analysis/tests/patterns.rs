@@ -312,6 +312,27 @@ fn priority_inversion() {
 }
 
 #[test]
+fn regression_a_real_time_hog_is_to_blame_and_not_the_ordinary_thread_that_it_starves() {
+    let mut hog = ThreadId::IDLE;
+    let (mut trace, _, _) = held(1_260, |scene, holder| {
+        hog = scene.thread(500, 501, "planner");
+        let busy = scene.stack(&["main", "checkpoint", "merge"]);
+        let plan = scene.stack(&["main", "plan_path"]);
+        scene.switch(110 * MS, 2, holder, Runnable, hog, busy);
+        (111..1_190).for_each(|ms| _ = scene.sample(ms * MS, 2, hog, plan));
+        scene.switch(1_190 * MS, 2, hog, Sleeping, holder, busy);
+    });
+    let came = trace.switches.next.iter().position(|thread| *thread == hog).unwrap();
+    trace.switches.next_prio[came] = 89;
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit, stall.finding.function.as_str()),
+        (Pattern::PriorityInversion, Some(hog), "plan_path"),
+        "{text}"
+    );
+}
+
+#[test]
 fn long_hold_asleep() {
     let (trace, _, holder) = held(1_260, |scene, holder| {
         let nap = scene.stack(&[

@@ -16,6 +16,32 @@ use unhitch_model::{ThreadId, Time, Window};
 /// most one part in this many of the time since.
 const BUSY: u64 = 8;
 
+/// A kernel worker is shared: before it was given the work that mattered, it rested or did what others
+/// had given to it. So all of that is a wait for whoever gave it that work. False for other threads,
+/// and where an interrupt did.
+fn join_worker_waits(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segments: &mut Vec<Segment>,
+    end: Time,
+) -> bool {
+    let is_rest = |segment: &Segment| {
+        matches!(segment.state, State::Sleeping(_))
+            && class_of(analysis, segment) == WaitClass::KernelIdle
+    };
+    if !analysis.trace.thread_name(thread, end).starts_with("kworker/") {
+        return false;
+    }
+    let Some(last) = segments.iter().rposition(is_rest) else { return false };
+    let giver = ended_by(analysis, thread, &segments[last]);
+    if !giver.is_some_and(|(by, source)| by != thread && source.context.is_task()) {
+        return false;
+    }
+    segments[last].window.start = segments[0].window.start;
+    segments.drain(..last);
+    true
+}
+
 /// Lets the wait for the last event before `end` cover the waits before it, with the little that
 /// `thread` did in between. *Why only if it did little, and did not ask*: who sends the event may have
 /// been busy all that time, and was asked late.
@@ -25,6 +51,9 @@ pub(super) fn join_idle_waits(
     segments: &mut Vec<Segment>,
     end: Time,
 ) {
+    if join_worker_waits(analysis, thread, segments, end) {
+        return;
+    }
     let is_sleep = |segment: &Segment| matches!(segment.state, State::Sleeping(_));
     let is_idle =
         |segment: &Segment| is_sleep(segment) && class_of(analysis, segment) == WaitClass::Idle;

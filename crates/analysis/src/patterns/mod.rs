@@ -24,10 +24,12 @@ mod long_hold;
 mod memory;
 mod occupants;
 mod peers;
+mod polled_child;
 mod polled_lock;
 mod priority_inversion;
 mod samples_only;
 mod saturated_lock;
+mod spin_wait;
 mod steal;
 mod stopped;
 mod timer_sleep;
@@ -58,9 +60,11 @@ pub const DETECTORS: &[Detector] = &[
     device_wait::detect,
     memory::detect,
     cpu_starvation::detect,
+    spin_wait::detect,
     cpu_bound::detect,
     cpu_starvation::detect_of_helper,
     polled_lock::detect,
+    polled_child::detect,
     timer_sleep::detect,
     dead_end::detect,
 ];

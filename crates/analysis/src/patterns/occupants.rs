@@ -58,13 +58,18 @@ impl Case<'_> {
     /// The policy and priority at which a thread last came on a CPU during the stall, where they
     /// explain something.
     pub fn policy(&self, thread: ThreadId) -> String {
-        let analysis = self.analysis;
-        let arrival =
-            analysis.timeline.last_arrival(analysis.trace, thread, self.explanation.window);
-        let kernel = arrival.map(|switch| analysis.trace.switches.next_prio[switch]);
-        let real_time =
-            kernel.and_then(|kernel| analysis.trace.meta.system.real_time_priority(kernel));
-        units::policy(analysis.trace.threads.get(thread), real_time)
+        units::policy(self.analysis.trace.threads.get(thread), self.real_time_priority(thread))
+    }
+
+    /// True if a thread ran at a real-time priority during the stall.
+    pub fn is_real_time(&self, thread: ThreadId) -> bool {
+        self.real_time_priority(thread).is_some()
+    }
+
+    fn real_time_priority(&self, thread: ThreadId) -> Option<i16> {
+        let crate::Analysis { trace, timeline, .. } = self.analysis;
+        let arrival = timeline.last_arrival(trace, thread, self.explanation.window)?;
+        trace.meta.system.real_time_priority(trace.switches.next_prio[arrival])
     }
 
     /// Who had the CPUs that the selected pieces waited for.

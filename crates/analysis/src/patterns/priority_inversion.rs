@@ -58,9 +58,18 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         }
     };
     let cause = sentence!("priority inversion: {} held the lock but got no CPU{}.", who, had);
+    // Whoever departs from the usual scheduling is to blame: a real-time thread that leaves an
+    // ordinary one no CPU, else the holder.
+    let hog = occupants.hog().map(|hog| hog.thread).filter(|_| quota.is_none());
+    let hog = hog.filter(|hog| case.is_real_time(*hog) && !case.is_real_time(holder));
+    let hot = hog.and_then(|hog| case.hot(hog, &[case.explanation.window]));
+    let function = match hot {
+        Some(spot) => case.hot_name(&spot),
+        None => own_function(case.analysis, stack),
+    };
     let mut finding = Finding {
-        culprit: Some(holder),
-        function: own_function(case.analysis, stack),
+        culprit: hog.or(Some(holder)),
+        function,
         sentences,
         advice: advice.to_owned(),
         ..case.finding(Pattern::PriorityInversion, cause)

@@ -134,6 +134,8 @@ struct FrameMeaning {
     tracer: bool,
     /// It only implements a lock or a wait for its caller.
     machinery: bool,
+    /// It goes round and round until it has a lock.
+    spins: bool,
 }
 
 impl StackClasses {
@@ -162,6 +164,7 @@ impl StackClasses {
             layer: frame.layer,
             tracer: frame.is(FrameRole::Tracer),
             machinery: rules.is_machinery(&frame.patterns),
+            spins: frame.is(FrameRole::Spin),
         };
         let frames = frames.into_iter().map(meaning).collect();
         Self {
@@ -175,6 +178,11 @@ impl StackClasses {
     /// True for a frame that is there only because of the recording.
     pub fn is_tracer(&self, frame: FrameId) -> bool {
         self.frames.get(frame.index()).is_some_and(|frame| frame.tracer)
+    }
+
+    /// True for a function that goes round and round until it has a lock.
+    pub(crate) fn spins(&self, frame: FrameId) -> bool {
+        self.frames.get(frame.index()).is_some_and(|frame| frame.spins)
     }
 
     /// Whose code a frame is.

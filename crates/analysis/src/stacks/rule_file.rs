@@ -92,6 +92,8 @@ pub(crate) enum FrameRole {
     Exit,
     /// A debugger's call that lets the thread that it traces go on.
     Debugger,
+    /// It goes round and round until it has a lock.
+    Spin,
     /// It interrupts a wait for a signal.
     Signal,
     /// It ends the freezing of a control group, or of the whole machine.
