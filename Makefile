@@ -12,7 +12,7 @@ DESTDIR ?=
 STATIC := $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help static install package test-package demo test test-hostile test-kernels test-service test-apps test-quiet python test-fleet bench soak fuzz fmt lint clean
+.PHONY: help static install package test-package demo test test-hostile test-kernels test-lttng test-service test-apps test-quiet python test-fleet bench soak fuzz fmt lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,11 @@ test-kernels: ## record and explain hangs under other kernels, in QEMU; takes ha
 	@tools/setup kernels
 	@$(MAKE) --no-print-directory static
 	@tools/test-kernels $(TARGET)/$(STATIC)/release/unhitch $(KERNELS)
+
+test-lttng: ## record hangs with LTTng and with us at once, in QEMU, and compare; takes a quarter of an hour
+	@tools/setup lttng
+	@$(MAKE) --no-print-directory static
+	@tools/test-lttng $(TARGET)/$(STATIC)/release/unhitch
 
 test-service: ## boot Debian with the service in QEMU: a hang triggers, floods, kills; takes a quarter of an hour
 	@tools/setup service

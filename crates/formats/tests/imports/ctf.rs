@@ -2,7 +2,7 @@
 
 use crate::rows::{switches, wakes};
 use unhitch_formats::import::ctf;
-use unhitch_model::{Format, Lack, Time, Trace, WakeFlags};
+use unhitch_model::{Format, Lack, Time, Trace, WakeFlags, Window};
 
 /// As LTTng 2.13 writes it, shortened.
 pub const METADATA: &str = r#"/* CTF 1.8 */
@@ -166,7 +166,9 @@ impl Packet {
     }
 
     fn switch(mut self, time: u64, prev: (u32, &str), state: u64, next: (u32, &str)) -> Self {
-        self.event(0, time, (40, prev.0), &[0xffff_ffff_8100_0011, u64::MAX]);
+        // Two functions of LTTng's modules, and the kernel's that switched.
+        let stack = [0xffff_ffff_c052_729f, 0xffff_ffff_c07c_f3f7, 0xffff_ffff_8100_0011, u64::MAX];
+        self.event(0, time, (40, prev.0), &stack);
         self.events.extend(comm(prev.1));
         self.events.extend(prev.0.to_le_bytes());
         self.events.extend(20u32.to_le_bytes());
@@ -216,7 +218,7 @@ impl Packet {
 pub fn streams() -> [Vec<u8>; 2] {
     // The short times run over between the two events.
     let begin = (1 << 27) - 10;
-    let first = Packet { begin, ..Packet::default() }
+    let first = Packet { begin, discarded: 7, ..Packet::default() }
         .switch(begin + 5, (0, "swapper/0"), 0, (41, "main"))
         .waking(begin + 20, 41, 43)
         .interrupt(begin + 30, true)
@@ -271,6 +273,27 @@ fn check(trace: &Trace) {
 #[test]
 fn the_packets_are_read_as_their_metadata_say() {
     check(&load(METADATA, &streams()).unwrap());
+}
+
+#[test]
+fn regression_stacks_begin_behind_the_functions_of_lttng() {
+    let trace = load(METADATA, &streams()).unwrap();
+    for stack in &trace.switches.stack {
+        let frames = trace.stacks.kernel_frames(*stack);
+        let addresses = frames.iter().map(|frame| trace.stacks.frame(*frame).unwrap().offset);
+        assert_eq!(addresses.collect::<Vec<_>>(), [0xffff_ffff_8100_0010]);
+    }
+}
+
+/// A packet counts the events that were lost until it ended, which is when there was room for the
+/// next one.
+#[test]
+fn regression_lost_events_are_behind_those_of_the_packet_that_counts_them() {
+    let trace = load(METADATA, &streams()).unwrap();
+    let losses = trace.losses.iter().map(|loss| (loss.cpu, loss.window));
+    let begin = (1 << 27) - 10;
+    let gap = Window::new(Time::from_nanos(begin + 40), Time::from_nanos(begin + 99));
+    assert_eq!(losses.collect::<Vec<_>>(), [(0, gap)]);
 }
 
 #[test]

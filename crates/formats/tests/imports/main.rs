@@ -2,6 +2,7 @@
 
 mod ctf;
 mod hostile;
+mod lttng;
 mod perf_script;
 mod perfetto;
 mod proto;

@@ -5,6 +5,7 @@ use crate::import::builder::{At, Import, Task, UNKNOWN_TID, WakeEvent};
 use crate::import::frames::Frames;
 use crate::perf_data::tracepoints::task_state;
 use rustc_hash::FxHashMap;
+use std::ops::RangeFrom;
 use unhitch_model::{FrameId, StackId, WakeFlags};
 
 /// LTTng counts priorities from that of the real-time threads on.
@@ -21,7 +22,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// A packet follows a loss: what interrupts the CPU is in is not known any more.
+    /// Events were lost: what interrupts the CPU is in is not known any more.
     pub fn forget(&mut self, cpu: u16) {
         self.interrupts.remove(&cpu);
     }
@@ -101,6 +102,10 @@ impl Events {
             flags = flags.with(WakeFlags::SOFTIRQ);
         }
         let wakee = task(values, wakee, "prio", "comm");
+        // The kernel wakes these when a softirq leaves work to them, after its exit was reported.
+        if flags == WakeFlags::default() && wakee.comm.starts_with(b"ksoftirqd/") {
+            flags = flags.with(WakeFlags::SOFTIRQ);
+        }
         let waker = values.context("tid").map_or(UNKNOWN_TID, |tid| tid as u32);
         import.waking(at, event, waker, wakee, (target, flags));
     }
@@ -129,10 +134,14 @@ impl Events {
     fn stack(&self, import: &mut Import, values: &Values<'_, '_>) -> StackId {
         /// Marks the end of a stack in LTTng's buffers.
         const END: u64 = u64::MAX;
+        /// x86-64's modules, and on no architecture the kernel itself.
+        const MODULES: RangeFrom<u64> = 0xffff_ffff_c000_0000..;
         let is_address = |avma: &&u64| **avma != 0 && **avma != END;
         let mut frames: Vec<FrameId> = Vec::new();
-        for avma in values.numbers("callstack_kernel").unwrap_or_default().iter().filter(is_address)
-        {
+        let kernel = values.numbers("callstack_kernel").unwrap_or_default();
+        // LTTng begins with functions of its own modules. No module calls these tracepoints itself.
+        let own = |avma: &&u64| MODULES.contains(*avma);
+        for avma in kernel.iter().filter(is_address).skip_while(own) {
             frames.push(self.frames.kernel(&mut import.trace, avma.wrapping_sub(1), ""));
         }
         let kernel_len = frames.len() as u16;

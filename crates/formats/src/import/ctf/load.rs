@@ -71,11 +71,16 @@ fn file(
         let before = packets.rest();
         let Some(head) = packets.next_packet(&mut values) else { break };
         let at = |time: u64| At { time: nanos(time), cpu: head.cpu, stack: StackId::EMPTY };
+        let mut last = head.begin;
+        while let Some(found) = packets.next_event(&mut values) {
+            last = found.time;
+            events.event(import, at(last), &found.event.name, &values);
+        }
+        // LTTng drops events while there is no room for the next packet, and ends this one after
+        // that.
         let missing = head.discarded.saturating_sub(discarded);
         if missing > 0 {
-            let begin = nanos(head.begin);
-            let last = import.last_time(head.cpu).unwrap_or(begin);
-            import.lost(head.cpu, last, begin, missing);
+            import.lost(head.cpu, nanos(last), nanos(head.end.max(last)), missing);
             import.trace.warnings.add(format!(
                 "CPU {} lost {}: the recorder could not keep up",
                 head.cpu,
@@ -83,9 +88,6 @@ fn file(
             ));
             events.forget(head.cpu);
             discarded = head.discarded;
-        }
-        while let Some(found) = packets.next_event(&mut values) {
-            events.event(import, at(found.time), &found.event.name, &values);
         }
         let used = before.len() - packets.rest().len();
         release(&before[..used]);

@@ -9,7 +9,8 @@ pub(super) struct PacketHead {
     pub cpu: u16,
     /// Ticks of the clock.
     pub begin: u64,
-    /// Events of this file that were dropped so far.
+    pub end: u64,
+    /// Events of this file that were dropped up to the packet's end.
     pub discarded: u64,
 }
 
@@ -83,6 +84,7 @@ impl<'t, 'a> Packets<'t, 'a> {
         let head = PacketHead {
             cpu: u16::try_from(values.number("cpu_id").unwrap_or(0)).ok()?,
             begin,
+            end: values.number("timestamp_end").unwrap_or(begin),
             discarded: values.number("events_discarded").unwrap_or(0),
         };
         self.packet = Some(Packet { stream, bits, clock: begin });
