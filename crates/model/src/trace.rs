@@ -105,6 +105,8 @@ pub enum Recorded {
     Wakings,
     /// CPU samples.
     Samples,
+    /// Counters of the machine.
+    Counters,
 }
 
 impl Recorded {
@@ -114,6 +116,7 @@ impl Recorded {
             Self::Switches => "switches",
             Self::Wakings => "wakings",
             Self::Samples => "samples",
+            Self::Counters => "counters",
         }
     }
 }
@@ -271,6 +274,7 @@ impl Trace {
             Recorded::Switches => !self.switches.is_empty(),
             Recorded::Wakings => !self.wakings.is_empty(),
             Recorded::Samples => !self.samples.is_empty(),
+            Recorded::Counters => !self.machine.readings.is_empty(),
         }
     }
 

@@ -15,6 +15,7 @@ import { labelsWidth } from "../timeline/data/scene";
 import { bytesText, count, durationText, type Range, range } from "../units";
 import { type Arrangement, columnOf, measureOf, spec, title } from "./arrange";
 import { cellText, filterOf, joined } from "./cells";
+import { arrangement } from "./model";
 import { areas, COLOURS, type Layer, layersOf, topOf } from "./seriesModel";
 
 const HEIGHT = 96;
@@ -40,6 +41,8 @@ function useSeries(of: Arrangement, measure: string, width: Signal<number>, show
       liveQuery<Answer>(() => {
         const trace = store.trace.value;
         if (trace === null || width.value === 0 || !status.value.data?.ready.tables) return null;
+        // Another table has been chosen, and another filter with it.
+        if (arrangement.value?.info.table !== of.info.table) return null;
         const window = shown.value;
         // The range that is selected is not cut out: it is marked, as on the timeline.
         const selection = { ...store.selection.value, range: null };

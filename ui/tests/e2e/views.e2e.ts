@@ -1,7 +1,20 @@
 /** Series over time, stacks without idle waits, several threads compared. */
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
+
+/** Gives a trace three readings of counters: the example is older than they are. */
+function addCounters(trace: string): void {
+  const reading = (seconds: number, waited: number) => ({
+    time_ns: 9_531_000_000_000 + seconds * 1e9,
+    pressure: { cpu: { some_ns: waited * 1e6 }, io: { some_ns: waited * 2e5 } },
+  });
+  const file = { version: 1, readings: [reading(0, 10), reading(2, 110), reading(4, 610)] };
+  const script = "import sys, zipfile; zipfile.ZipFile(sys.argv[1], 'a').writestr(*sys.argv[2:])";
+  execFileSync("python3", ["-c", script, trace, "machine.json", JSON.stringify(file)]);
+}
 
 describe.skipIf(skipReason("views") !== null)("views", () => {
   let bed: TestBed;
@@ -11,6 +24,7 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
     bed = await TestBed.start(async (folder) => {
       await writeGolden(folder);
       TestBed.copy(STARVE)(folder);
+      addCounters(join(folder, "starve.hitch"));
     });
     page = await bed.page("trace=starve.hitch");
     await page.waitForSelector("[data-answer='1']");
@@ -70,6 +84,33 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
     await settled(page);
     expect(await page.locator(".series-names").innerText()).toContain("lab-starve");
     await page.keyboard.press("Escape");
+  });
+
+  test("counters of the machine are drawn over time", async () => {
+    await page.keyboard.press("Digit2");
+    await page.getByRole("button", { name: "Pressure" }).click();
+    await page.waitForSelector(".series[data-ready=true]");
+    await settled(page);
+    expect(new URL(page.url()).searchParams.get("where")).toBe('counter = "some waited"');
+    expect(await page.locator(".series-names").innerText()).toContain("cpu");
+    expect(await page.locator(".series svg text").textContent()).toMatch(/^spent: up to 0?\.?\d/);
+    await bed.screenshot(page, "views pressure over time");
+    const { unit, groups } = await json<{ unit: string; groups: { total: number }[] }>(
+      "starve.hitch/series?table=counters&by=of&measure=sum:spent&px=50" +
+        "&where=counter+%3D+%22some+waited%22",
+    );
+    const { totals } = await json<{ totals: number[] }>(
+      "starve.hitch/table?table=counters&by=of&show=sum:spent&where=counter+%3D+%22some+waited%22",
+    );
+    expect(unit).toBe("ns");
+    const drawn = groups.reduce((all, group) => all + group.total, 0);
+    // A reading was taken before the recording began.
+    expect(drawn).toBeGreaterThan(0);
+    expect(drawn).toBeLessThanOrEqual(totals[1] ?? 0);
+    // Another preset takes its own filter along.
+    await page.getByRole("button", { name: "Waits", exact: true }).click();
+    await settled(page);
+    expect(new URL(page.url()).searchParams.get("where")).toBeNull();
   });
 
   test("idle waits are left out of flame graphs, until the chip is removed", async () => {

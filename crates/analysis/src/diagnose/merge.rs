@@ -1,7 +1,7 @@
 //! Views of one hang become one stall: its victims', and the culprit's own.
 
 use super::stall::Stall;
-use crate::{Analysis, Pattern, StallKind};
+use crate::{Analysis, Pattern, StallKind, WaitClass};
 
 /// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of
 /// several, the victims of one culprit, and the culprit's own view of what held it up.
@@ -45,7 +45,10 @@ fn same_cause(analysis: &Analysis<'_>, a: &Stall, b: &Stall) -> bool {
     let group = a.finding.group_name.is_some() && a.finding.group_name == b.finding.group_name;
     let culprit = a_by.is_some() && (a_by == b_by || group || queue);
     // What one thread did then, whatever it meant to each of those that waited for it.
-    let one_doing = a_by.is_some() && a_by == b_by && a.finding.function == b.finding.function;
+    let one_doing = a_by.is_some()
+        && a_by == b_by
+        && a.finding.function == b.finding.function
+        && ![a, b].iter().any(|stall| stall.finding.pattern == Pattern::CpuStarvation);
     if one_doing && share(a, b) >= 0.5 {
         return true;
     }
@@ -83,8 +86,14 @@ fn is_culprits_view(stall: &Stall, view: &Stall) -> bool {
         stall.candidate.window.intersect(window).duration_ns() as f64
             >= window.duration_ns() as f64 * 0.8
     };
+    // A holder that got no CPU, where the one that had it is to blame.
+    let is_holder = || {
+        let mut hops = stall.explanation.hops.iter();
+        stall.finding.pattern == Pattern::PriorityInversion
+            && hops.any(|hop| hop.class == WaitClass::Lock && hop.by == view.candidate.victim)
+    };
     stall.finding.pattern != Pattern::CpuStarvation
-        && stall.kept_waiting_by() == Some(view.candidate.victim)
+        && (stall.kept_waiting_by() == Some(view.candidate.victim) || is_holder())
         && covers()
 }
 

@@ -7,6 +7,7 @@
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
+use crate::samples::spinning;
 use crate::timeline::State;
 use crate::wording::sentence::{Sentence, count, sentence};
 use unhitch_model::{StackId, ThreadId, Time, Window};
@@ -71,18 +72,12 @@ struct Spin {
 impl Spin {
     /// Nothing if fewer than half of the samples show it.
     fn of(case: &Case<'_>, thread: ThreadId) -> Option<Self> {
-        let (trace, stacks) = (case.analysis.trace, &case.analysis.stacks);
-        let all = case.analysis.samples.of_thread(trace, thread, case.explanation.window);
-        let spins = |sample: &&u32| {
-            let stack = trace.samples.stack[**sample as usize];
-            trace.stacks.frames_of(stack).iter().any(|frame| stacks.spins(*frame))
-        };
-        let spinning: Vec<usize> = all.iter().filter(spins).map(|at| *at as usize).collect();
+        let (trace, window) = (case.analysis.trace, case.explanation.window);
+        let spinning = spinning(case.analysis, thread, window)?;
         let last = *spinning.last()?;
-        let (samples, of) = (spinning.len() as u64, all.len() as u64);
-        (samples * 2 >= of).then(|| Self {
-            samples,
-            of,
+        Some(Self {
+            samples: spinning.len() as u64,
+            of: case.analysis.samples.of_thread(trace, thread, window).len() as u64,
             stack: trace.samples.stack[last],
             last: trace.samples.time[last],
         })

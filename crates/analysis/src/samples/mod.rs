@@ -4,7 +4,9 @@ pub mod hot_loop;
 mod hot_spot;
 mod index;
 mod self_samples;
+mod spinning;
 
 pub use hot_spot::{HotSpot, Sampled, hot_spot, sampled};
 pub use index::{HotInstruction, SampleIndex};
 pub use self_samples::{SelfSamples, self_samples};
+pub(crate) use spinning::spinning;

@@ -91,10 +91,13 @@ pub(crate) fn is_stall(
             && (descends(analysis, thread, victim, explanation.window.end)
                 || contacts.are_mutual(analysis.trace, victim, thread))
     };
+    // It slept and looked, until what it had started was over.
+    let is_polled = found.culprit.is_some_and(is_others);
     let counts = |piece: &&Piece| {
         let lock = || explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock);
         matches!(piece.cause, Cause::Io | Cause::Device | Cause::Memory | Cause::Stopped)
             || is_others(piece.thread)
+            || is_polled && matches!(piece.cause, Cause::Timer | Cause::Timeout)
             || lock()
     };
     let by_others: u64 =

@@ -9,6 +9,7 @@ use super::busy::is_batch;
 use super::family::descends;
 use super::rhythm;
 use crate::explain::{Cause, Explanation, Hop, Piece, class_of};
+use crate::samples::spinning;
 use crate::timeline::State;
 use crate::{Analysis, WaitClass};
 use rustc_hash::FxHashMap;
@@ -31,6 +32,11 @@ pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> 
     let mut habits = Habits::new(analysis);
     let own = OwnWork::new(analysis, explanation);
     let mut wanted: FxHashMap<u32, bool> = FxHashMap::default();
+    let has_spun = OnceCell::new();
+    let spins = || {
+        let spinning = || spinning(analysis, explanation.victim, explanation.window).is_some();
+        *has_spun.get_or_init(spinning)
+    };
     let counts = |piece: &&Piece| {
         let mut is_wanted = |hop: u32| {
             let Some((index, root)) = first_hop(explanation, hop) else { return false };
@@ -41,6 +47,7 @@ pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> 
         };
         match (piece.cause, piece.hop) {
             (Cause::Io | Cause::Device | Cause::Memory | Cause::Stopped, _) => true,
+            (Cause::Ran | Cause::WaitedForCpu, None) => spins(),
             (Cause::Ran | Cause::WaitedForCpu, Some(hop)) => {
                 is_wanted(hop) && !own.excuses(piece.thread, hop, &mut habits)
             }

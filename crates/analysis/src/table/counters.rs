@@ -40,11 +40,15 @@ pub(super) fn growths(report: &MachineReport, window: Window) -> Vec<Growth> {
     pairs.filter(overlaps).flat_map(|(old, new)| between(report, old, new)).collect()
 }
 
-/// Leaves out what only one of the two has. A counter that began anew counts from zero.
+/// Leaves out what only one of the two has, and what never happened on this machine. A counter that
+/// began anew counts from zero.
 fn between(report: &MachineReport, old: &Reading, new: &Reading) -> Vec<Growth> {
     let before = counters(report, old);
     let grown = counters(report, new).into_iter().filter_map(|((of, counter), (unit, now))| {
         let (_, then) = before.get(&(of.clone(), counter.clone()))?;
+        if now == 0 && *then == 0 {
+            return None;
+        }
         let amount = now.checked_sub(*then).unwrap_or(now);
         Some(Growth { from: old.time, until: new.time, of, counter, unit, amount })
     });
@@ -159,6 +163,7 @@ mod tests {
         };
         assert_eq!(of("some waited"), [(0, 2), (500, 0), (1000, 0)]);
         assert_eq!(of("read"), [(500, 4096), (1000, 512)]);
+        assert_eq!(of("written"), [], "nothing was ever written");
         let at = Time::from_nanos(600_000_000);
         assert!(growths(&report, Window::new(at, at.plus(1))).iter().all(|g| g.from < at));
     }

@@ -282,13 +282,13 @@ impl Name {
             Self::Switches | Self::Waits => Some(Recorded::Switches),
             Self::Wakes => Some(Recorded::Wakings),
             Self::Samples => Some(Recorded::Samples),
+            Self::Counters => Some(Recorded::Counters),
             Self::Events
             | Self::Marks
             | Self::Stalls
             | Self::Lifetimes
             | Self::Threads
-            | Self::Cpus
-            | Self::Counters => None,
+            | Self::Cpus => None,
         }
     }
 

@@ -17,6 +17,7 @@ pub const fn lacks(what: Recorded) -> &'static str {
         Recorded::Samples => {
             "the trace holds no CPU samples, so nothing shows where threads were while they ran"
         }
+        Recorded::Counters => "the trace holds no counters of the machine",
     }
 }
 
@@ -77,6 +78,7 @@ pub const fn advice(system: System, what: Recorded) -> &'static str {
         Recorded::Switches => switches(system),
         Recorded::Wakings => wakings(system),
         Recorded::Samples => samples(system),
+        Recorded::Counters => "`unhitch` records them on Linux, with everything else.",
     }
 }
 

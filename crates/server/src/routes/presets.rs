@@ -164,8 +164,8 @@ pub(super) const PRESETS: &[Preset] = &[
         over_time: true,
     },
     Preset {
-        id: "disk-throughput-over-time",
-        name: "Disk throughput",
+        id: "disk-bytes-over-time",
+        name: "Disk bytes",
         table: "counters",
         by: &["counter", "of"],
         show: &["sum:counted", "max:counted"],
