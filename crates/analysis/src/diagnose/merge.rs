@@ -90,6 +90,7 @@ fn is_culprits_view(stall: &Stall, view: &Stall) -> bool {
     let is_holder = || {
         let mut hops = stall.explanation.hops.iter();
         stall.finding.pattern == Pattern::PriorityInversion
+            && view.finding.pattern == Pattern::CpuStarvation
             && hops.any(|hop| hop.class == WaitClass::Lock && hop.by == view.candidate.victim)
     };
     stall.finding.pattern != Pattern::CpuStarvation
