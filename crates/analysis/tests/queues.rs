@@ -451,6 +451,15 @@ fn in_vain(
     wakers: &[&str],
     wake: impl Fn(&mut Scene, u64, ThreadId, &[ThreadId]),
 ) -> (Trace, Vec<ThreadId>) {
+    in_vain_after(40, wakers, wake)
+}
+
+/// The same; the waiter runs for `look_us` before it sleeps again.
+fn in_vain_after(
+    look_us: u64,
+    wakers: &[&str],
+    wake: impl Fn(&mut Scene, u64, ThreadId, &[ThreadId]),
+) -> (Trace, Vec<ThreadId>) {
     let mut desktop = Desktop::new();
     let wait = desktop.scene.stack(&[
         "main",
@@ -469,12 +478,28 @@ fn in_vain(
     desktop.pump_all(0, 100);
     for round in 0..100 {
         let woken = (105 + round * 5) * MS;
-        desktop.scene.switch(woken - 5 * MS + 50, 0, desktop.ui, Sleeping, IDLE, wait);
+        let slept = woken - 5 * MS + 10 + look_us;
+        desktop.scene.switch(slept, 0, desktop.ui, Sleeping, IDLE, wait);
         wake(&mut desktop.scene, woken, desktop.ui, &wakers);
         desktop.scene.switch(woken + 10, 0, IDLE, Runnable, desktop.ui, StackId::EMPTY);
     }
     desktop.pump_all(610, 700);
     (desktop.scene.finish(12, 700 * MS), wakers)
+}
+
+#[test]
+fn regression_who_runs_long_between_its_sleeps_may_have_had_the_lock() {
+    for (look_us, evidence) in [(40, Evidence::Direct), (120, Evidence::Inferred)] {
+        let (trace, _) = in_vain_after(look_us, &["server"], |scene, at, ui, wakers| {
+            let unlock =
+                ["main", "serve", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"];
+            let unlock = scene.stack(&unlock);
+            scene.wake(at, 1, wakers[0], ui, WakeFlags::default(), unlock);
+        });
+        let (stall, text) = judged(&trace);
+        assert_eq!(stall.finding.pattern, Pattern::LockStarvation, "{text}");
+        assert_eq!(stall.finding.evidence, evidence, "{text}");
+    }
 }
 
 #[test]

@@ -19,6 +19,9 @@ const MIN_WAKES_IN_VAIN: usize = 8;
 /// Maximum distance of two wake-ups by one release, nanoseconds.
 const MAX_HERD_NS: u64 = 100_000;
 
+/// Whoever looks at a lock, also again and again, before it sleeps takes less than this, nanoseconds.
+const MAX_LOOK_NS: u64 = 50_000;
+
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let operation = case.operation.as_ref()?;
     if operation.class != WaitClass::Lock || operation.wakes_in_vain() < MIN_WAKES_IN_VAIN {
@@ -174,7 +177,15 @@ impl Starvation {
         let wakes = operation.wakes.len();
         let missing = operation.sleeps as usize - wakes.min(operation.sleeps as usize);
         let seen = missing <= usize::from(operation.open);
-        if !self.is_herd() && !self.barging.is_certain() {
+        let look_ns = operation.ran_ns / (wakes as u64).max(1);
+        if look_ns > MAX_LOOK_NS {
+            weaken(finding, |_| {
+                sentence!(
+                    "between two of these sleeps it ran for {}, in which it may have had the lock",
+                    duration(look_ns)
+                )
+            });
+        } else if !self.is_herd() && !self.barging.is_certain() {
             weaken(finding, |_| {
                 sentence!(
                     "who takes the lock before the waiter runs is inferred; {}",

@@ -8,7 +8,7 @@ use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
 use crate::timeline::State;
-use crate::wording::sentence::{Sentence, count, duration, sentence};
+use crate::wording::sentence::{Sentence, duration, sentence};
 use unhitch_model::ThreadId;
 
 /// Fewer sleeps are no polling.
@@ -33,14 +33,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let longest = sleeps.iter().max_by_key(|piece| piece.window.duration_ns())?;
     let own = sleeper == case.candidate.victim;
     let mut sentences = if own { Vec::new() } else { case.waits() };
-    sentences.push(sentence!(
-        "{} slept {} times, for {}, each time until its own timer expired. The longest sleep was \
-         in\n  {}",
-        case.it_or_name(sleeper),
-        count(sleeps.len() as u64),
-        case.part(ns),
-        case.segment_stack(sleeper, &longest.segment)
-    ));
+    sentences.push(case.slept_often(sleeper, sleeps.len() as u64, ns, &longest.segment));
     let life = case.analysis.timeline.life(child).intersect(case.explanation.window);
     sentences.push(sentence!(
         "{}, which it had started, lived for {} of that, and ended in the last of these sleeps.",

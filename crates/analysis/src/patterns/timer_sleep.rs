@@ -9,8 +9,9 @@ use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, Piece, class_of};
 use crate::stacks::text::own_function;
-use crate::timeline::State;
+use crate::timeline::{Segment, State};
 use crate::wording::sentence::{Sentence, count, sentence};
+use unhitch_model::ThreadId;
 
 /// True if the recording, or what was asked about, ends before the sleep.
 fn goes_on(case: &Case<'_>, sleep: &Piece) -> bool {
@@ -39,7 +40,6 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let sleeps = case.explanation.pieces.iter().filter(is_asleep).count() as u64;
     let own = sleeper == case.candidate.victim;
     let goes_on = goes_on(case, longest);
-    let slept_in = case.segment_stack(sleeper, &longest.segment);
     let mut sentences = if own { Vec::new() } else { case.waits() };
     sentences.push(match sleeps {
         0 | 1 => sentence!(
@@ -50,16 +50,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
                 true => "and longer, until a time of its own",
                 false => "until its own timer expired",
             },
-            slept_in
+            case.segment_stack(sleeper, &longest.segment)
         ),
-        _ => sentence!(
-            "{} slept {} times, for {}, each time until its own timer expired. The longest \
-             sleep was in\n  {}",
-            case.it_or_name(sleeper),
-            count(sleeps),
-            case.part(ns),
-            slept_in
-        ),
+        _ => case.slept_often(sleeper, sleeps, ns, &longest.segment),
     });
     let last = case.victims_wait().filter(|wait| wait.wake.is_some()).map(|wait| wait.by);
     sentences.extend(last.and_then(|last| {
@@ -99,4 +92,24 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         })
     });
     Some(finding)
+}
+
+impl Case<'_> {
+    /// How often and how long `sleeper` slept, and where longest.
+    pub(super) fn slept_often(
+        &self,
+        sleeper: ThreadId,
+        sleeps: u64,
+        ns: u64,
+        longest: &Segment,
+    ) -> Sentence {
+        sentence!(
+            "{} slept {} times, for {}, each time until its own timer expired. The longest sleep \
+             was in\n  {}",
+            self.it_or_name(sleeper),
+            count(sleeps),
+            self.part(ns),
+            self.segment_stack(sleeper, longest)
+        )
+    }
 }
