@@ -209,3 +209,28 @@ fn regression_a_named_part_does_not_replace_the_whole_absence() {
     let longest = stalls.iter().map(|stall| stall.explanation.window.duration_ns()).max();
     assert!(longest.unwrap_or(0) > 1_900_000_000, "{stalls:#?}");
 }
+
+#[test]
+fn regression_the_event_before_one_from_outside_may_have_led_to_it() {
+    // The broker is woken now and then by the ticker, at last by the worker; then it asks the network,
+    // which answers at once.
+    let mut office = Office::new();
+    let (worker, ticker) = (office.worker, office.ticker);
+    let mut from = 50 * MS + 100;
+    for tick in 2..12 {
+        office.wait(from, tick * 50 * MS, ticker);
+        from = tick * 50 * MS + 30;
+    }
+    office.wait(from, 600 * MS, worker);
+    let packet = ["|", "asm_common_interrupt", "net_rx_action", "sock_def_readable"];
+    let packet = office.scene.stack(&packet);
+    office.scene.switch(600 * MS + 50, 0, office.broker, Sleeping, IDLE, office.poll);
+    office.scene.wake(600 * MS + 250, 2, IDLE, office.broker, WakeFlags::SOFTIRQ, packet);
+    office.scene.switch(600 * MS + 251, 0, IDLE, Runnable, office.broker, NONE);
+    let (stall, text) = office.answered(600 * MS + 300);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::CpuBound, Some(worker)),
+        "{text}"
+    );
+}

@@ -44,7 +44,8 @@ fn join_worker_waits(
 
 /// Lets the wait for the last event before `end` cover the waits before it, with the little that
 /// `thread` did in between. *Why only if it did little, and did not ask*: who sends the event may have
-/// been busy all that time, and was asked late.
+/// been busy all that time, and was asked late. Where that event came from outside, so that nobody
+/// knows when it was asked for, the same goes for the event before which is not a client's.
 pub(super) fn join_idle_waits(
     analysis: &Analysis<'_>,
     thread: ThreadId,
@@ -54,20 +55,34 @@ pub(super) fn join_idle_waits(
     if join_worker_waits(analysis, thread, segments, end) {
         return;
     }
+    let mut len = Some(segments.len());
+    while let Some(until) = len {
+        len = join_last_wait(analysis, thread, segments, (until, end));
+    }
+}
+
+/// The same for the last wait of the first `until` segments. Returns how many come before it, up to
+/// the event on which it may depend.
+fn join_last_wait(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segments: &mut Vec<Segment>,
+    (until, end): (usize, Time),
+) -> Option<usize> {
     let is_sleep = |segment: &Segment| matches!(segment.state, State::Sleeping(_));
     let is_idle =
         |segment: &Segment| is_sleep(segment) && class_of(analysis, segment) == WaitClass::Idle;
-    let Some(last) = segments.iter().rposition(is_sleep) else { return };
+    let last = segments.get(..until)?.iter().rposition(is_sleep)?;
     let wait = &segments[last];
     if !is_idle(wait) || wait.window.end >= end || wait.wake.is_none() {
-        return;
+        return None;
     }
     let ended = ended_by(analysis, thread, wait);
     // A kernel worker is shared: what it did before has nothing to do with this event.
     if ended.is_some_and(|(by, source)| {
         by == thread || by.is_idle() || source.context == WakeContext::Worker
     }) {
-        return;
+        return None;
     }
     let by = ended.map(|(by, _)| by);
     let born = by.map_or(Time::ZERO, |by| analysis.timeline.life(by).start);
@@ -77,16 +92,18 @@ pub(super) fn join_idle_waits(
         let mut woken = analysis.issued(thread, window).iter();
         woken.any(|wake| process(analysis.trace.wakings.wakee[*wake as usize]) == process(whom))
     };
-    let asked = |segment: &Segment| {
-        by.is_some_and(|by| process(by) != process(thread) && wakes(segment.window, by))
-    };
-    // Whoever sent an event from outside may have been asked late, when somebody here had answered:
-    // not so if he was a client, who got an answer and no more.
+    let is_foreign = |other: ThreadId| process(other) != process(thread);
+    let asked =
+        |segment: &Segment| by.is_some_and(|by| is_foreign(by) && wakes(segment.window, by));
+    // A client got its answer, and no more.
     let is_of_client = |segment: &Segment, until: Time| {
         let client = ended_by(analysis, thread, segment).map(|(client, _)| client);
-        client.is_none_or(|client| wakes(Window::new(segment.window.end, until), client))
+        client.is_none_or(|client| {
+            is_foreign(client) && wakes(Window::new(segment.window.end, until), client)
+        })
     };
     let (mut first, mut busy_ns, mut next) = (last, 0, wait.window.start);
+    let mut depends = None;
     for at in (0..last).rev() {
         let segment = &segments[at];
         if segment.state == State::Unknown || segment.window.start < born {
@@ -94,6 +111,7 @@ pub(super) fn join_idle_waits(
         }
         if is_idle(segment) {
             if by.is_none() && !is_of_client(segment, next) {
+                depends = Some(at + 1);
                 break;
             }
             next = segment.window.start;
@@ -110,4 +128,5 @@ pub(super) fn join_idle_waits(
     }
     segments[last].window.start = segments[first].window.start;
     segments.drain(first..last);
+    depends
 }
