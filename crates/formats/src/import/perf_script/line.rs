@@ -18,7 +18,9 @@ impl<'a> Head<'a> {
         let mut time = None;
         // A thread may be called anything, also like a time.
         for (at, colon) in line.match_indices(':').take(64) {
-            let from = line[..at].rfind(char::is_whitespace).map_or(0, |blank| blank + 1);
+            let before = line.get(..at)?;
+            let from =
+                before.rsplit_once(char::is_whitespace).map_or(0, |(_, word)| at - word.len());
             if let Some(nanos) = seconds(&line[from..at])
                 && let Some(ids) = Ids::parse(line[..from].trim_end())
             {
@@ -156,5 +158,13 @@ mod tests {
         ] {
             assert_eq!(Head::parse(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn regression_a_blank_may_be_longer_than_a_byte() {
+        let line = "a\u{a0}12 [001]\u{85}1.000000: cycles: ";
+        let head = Head::parse(line).unwrap();
+        assert_eq!((head.comm, head.tid, head.time), ("a", 12, 1_000_000_000));
+        assert_eq!(Head::parse("\u{a0}:\u{1}1"), None);
     }
 }
