@@ -37,8 +37,8 @@ fn same_hang(a: &Stall, b: &Stall) -> bool {
     a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
 }
 
-/// Two victims of one culprit with one pattern or in one function, at the same time; of one group of threads; of one quota; or of
-/// one queue, in which each saw others last.
+/// Two victims of one culprit with one pattern or in one function, at the same time; of one group of
+/// threads; of one quota; or of one queue, in which each saw others last.
 fn same_cause(analysis: &Analysis<'_>, a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
     let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
@@ -106,8 +106,7 @@ fn share(a: &Stall, b: &Stall) -> f64 {
 }
 
 /// Which of two views of one hang is reported: the one with a definite verdict (if it is no small part
-/// of one that somebody saw), that of whom a
-/// stopped process kept waiting, that of a thread
+/// of one that somebody saw), that of whom a stopped process kept waiting, that of a thread
 /// with an event loop (somebody sits before it), the whole machine's, the starved operation's, the
 /// one that the system itself reported, the longer. The whole machine may have been idle for only a
 /// part of an event loop's absence, so there the longer one counts. A break in rhythm or a command's

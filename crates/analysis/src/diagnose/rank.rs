@@ -4,8 +4,8 @@ use super::stall::{Query, Stall};
 use std::cmp::Reverse;
 
 /// Sorts stalls by how much they matter. *Why explained ones first:* a wait as long as the recording
-/// that nothing explains is mostly an idle thread's, but not if a user was seen to wait. *Why those next for which somebody waited:* a
-/// batch that computes hurts nobody.
+/// that nothing explains is mostly an idle thread's, but not if a user was seen to wait. *Why those
+/// next for which somebody waited:* a batch that computes hurts nobody.
 pub(super) fn worst_first(stalls: &mut [Stall], query: &Query) {
     stalls.sort_by_key(|stall| {
         let candidate = &stall.candidate;

@@ -111,8 +111,8 @@ impl Stall {
     /// False for an event loop that spent most of its absence in other waits with a timeout, none
     /// of which anybody ended: it polls there, and was not kept from anything; or at rest elsewhere,
     /// as a server that waits for its next connection; or a shell that waits for the command that
-    /// was typed. Nor for a writer into a pipe of whose reader nothing is known but that it had nothing to do: that may be a
-    /// pager before which somebody sits.
+    /// was typed. Nor for a writer into a pipe of whose reader nothing is known but that it had nothing
+    /// to do: that may be a pager before which somebody sits.
     pub(super) fn is_defensible(&self, analysis: &Analysis<'_>) -> bool {
         let operation = self.candidate.operation.as_ref();
         let is_message = operation.is_some_and(|operation| operation.class == WaitClass::Ipc);
@@ -125,27 +125,21 @@ impl Stall {
         if self.candidate.kind != StallKind::EventLoop {
             return true;
         }
-        let is_most = |ns: u64| ns * 2 >= self.explanation.window.duration_ns();
-        let ns = |pieces: &[&Piece]| -> u64 {
-            pieces.iter().map(|piece| piece.window.duration_ns()).sum()
+        let explanation = &self.explanation;
+        let is_most = |select: &dyn Fn(&Piece) -> bool| {
+            let pieces = explanation.pieces.iter().filter(|piece| select(piece));
+            let ns: u64 = pieces.map(|piece| piece.window.duration_ns()).sum();
+            ns * 2 >= explanation.window.duration_ns()
         };
-        let pieces = &self.explanation.pieces;
-        let is_polled = |piece: &&Piece| {
+        let is_polled = |piece: &Piece| {
             let class = class_of(analysis, &piece.segment);
             let is_chosen = !matches!(class, WaitClass::Lock | WaitClass::Ipc | WaitClass::Network);
             piece.hop.is_none() && piece.cause == Cause::Timeout && is_chosen
         };
-        let polled: Vec<&Piece> = pieces.iter().filter(is_polled).collect();
-        let rested: Vec<&Piece> =
-            pieces.iter().filter(|piece| self.explanation.is_rest(analysis, piece)).collect();
-        let commands: Vec<&Piece> = match is_shell(analysis, self.candidate.victim) {
-            true => pieces
-                .iter()
-                .filter(|piece| self.explanation.is_for_process(analysis, piece))
-                .collect(),
-            false => Vec::new(),
-        };
-        ![polled, rested, commands].iter().any(|pieces| is_most(ns(pieces)))
+        let is_shell = is_shell(analysis, self.candidate.victim);
+        !is_most(&is_polled)
+            && !is_most(&|piece| explanation.is_rest(analysis, piece))
+            && !(is_shell && is_most(&|piece| explanation.is_for_process(analysis, piece)))
     }
 
     /// The culprit, when it is someone other than the victim.

@@ -9,7 +9,7 @@ use super::busy::process_ran_ns;
 use super::family::descends;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::{Cause, Explanation, Piece};
-use crate::patterns::Finding;
+use crate::patterns::{Finding, Pattern};
 use crate::{Analysis, WaitClass};
 use rustc_hash::FxHashMap;
 use unhitch_model::{Process, ThreadId, Time, Window};
@@ -92,7 +92,7 @@ pub(crate) fn is_stall(
                 || contacts.are_mutual(analysis.trace, victim, thread))
     };
     // It slept and looked, until what it had started was over.
-    let is_polled = found.culprit.is_some_and(is_others);
+    let is_polled = found.pattern == Pattern::TimerSleep && found.culprit.is_some_and(is_others);
     let counts = |piece: &&Piece| {
         let lock = || explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock);
         matches!(piece.cause, Cause::Io | Cause::Device | Cause::Memory | Cause::Stopped)

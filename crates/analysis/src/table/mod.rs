@@ -22,6 +22,7 @@ mod counters;
 mod events;
 mod filter;
 mod fit;
+mod growths;
 mod kept;
 mod pivot;
 mod print;

@@ -3,7 +3,7 @@
 //! All tables share one [`Row`]: indices into the trace and a few sums. *Why one:* a column is then
 //! one function for every table that has it.
 
-use super::counters::Growth;
+use super::growths::Growth;
 use super::{Cell, NONE};
 use crate::Analysis;
 use crate::diagnose::Stall;

@@ -1,6 +1,6 @@
 //! The source of a table: its rows, and the texts, wait classes and stacks that its cells refer to.
 
-use super::counters::{self, Growth};
+use super::growths::{Growth, Unit, growths};
 use super::rows::{self, NOWHERE, Row};
 use super::{Cell, NONE, Name};
 use crate::Analysis;
@@ -75,7 +75,7 @@ impl<'a> Source<'a> {
             }
             Name::Lifetimes => rows::lifetimes(analysis, window),
             Name::Counters => {
-                let counters = counters::growths(&analysis.trace.machine, window);
+                let counters = growths(&analysis.trace.machine, window);
                 let rows = rows::counters(&counters);
                 return Self { counters, ..Self::of(analysis, name, window, rows) };
             }
@@ -135,7 +135,7 @@ impl<'a> Source<'a> {
 
     /// True for a counter of bytes.
     pub fn counts_bytes(&self, row: usize) -> bool {
-        self.counters.get(row).is_some_and(|growth| growth.unit == counters::Unit::Bytes)
+        self.counters.get(row).is_some_and(|growth| growth.unit == Unit::Bytes)
     }
 
     /// How many samples show a row's thread or CPU busy; none if no samples were recorded.
