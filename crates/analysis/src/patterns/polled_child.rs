@@ -40,8 +40,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         case.name(child),
         duration(life.duration_ns())
     ));
+    // The child may have slept, too.
     let computing = case.computing(child, &[life]);
-    sentences.push(computing.sentence);
+    sentences.extend((computing.samples > 0).then_some(computing.sentence));
     let cause = sentence!(
         "{} had not ended, for which it polled{}.",
         case.name(child),
