@@ -136,10 +136,12 @@ impl Stall {
             let is_chosen = !matches!(class, WaitClass::Lock | WaitClass::Ipc | WaitClass::Network);
             piece.hop.is_none() && piece.cause == Cause::Timeout && is_chosen
         };
-        let is_shell = is_shell(analysis, self.candidate.victim);
-        !is_most(&is_polled)
-            && !is_most(&|piece| explanation.is_rest(analysis, piece))
-            && !(is_shell && is_most(&|piece| explanation.is_for_process(analysis, piece)))
+        let rests = || is_most(&|piece| explanation.is_rest(analysis, piece));
+        let runs_command = || {
+            is_shell(analysis, self.candidate.victim)
+                && is_most(&|piece| explanation.is_for_process(analysis, piece))
+        };
+        !(is_most(&is_polled) || rests() || runs_command())
     }
 
     /// The culprit, when it is someone other than the victim.
