@@ -203,6 +203,7 @@ fn regression_pages_of_a_mapped_file_are_called_so() {
     let (stall, text) = judged(&desktop.scene.finish(2, 700 * MS));
     assert_eq!(stall.finding.pattern, Pattern::Memory);
     assert!(text.contains("a wait for a page of a mapped file, in search"), "{text}");
+    assert!(text.contains("REMEDY    Its pages were read from their disk"), "{text}");
 }
 
 #[test]

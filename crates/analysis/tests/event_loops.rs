@@ -69,6 +69,16 @@ impl Office {
         }
     }
 
+    /// The ticker wakes the broker every 50 ms, and at 600 ms `last` does.
+    fn wait_beside_ticks(&mut self, last: ThreadId) {
+        let mut from = 50 * MS + 100;
+        for tick in 2..12 {
+            self.wait(from, tick * 50 * MS, self.ticker);
+            from = tick * 50 * MS + 30;
+        }
+        self.wait(from, 600 * MS, last);
+    }
+
     /// The broker answers; the client's wait is explained.
     fn answered(self, at: u64) -> (Stall, String) {
         self.answered_by(at, |_| ())
@@ -92,13 +102,8 @@ impl Office {
 #[test]
 fn the_last_event_of_an_idle_loop_is_the_one_that_mattered() {
     let mut office = Office::new();
-    let (worker, ticker) = (office.worker, office.ticker);
-    let mut from = 50 * MS + 100;
-    for tick in 2..12 {
-        office.wait(from, tick * 50 * MS, ticker);
-        from = tick * 50 * MS + 30;
-    }
-    office.wait(from, 600 * MS, worker);
+    let worker = office.worker;
+    office.wait_beside_ticks(worker);
     let (stall, text) = office.answered(600 * MS + 40);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuBound, Some(worker)));
     assert_eq!(stall.finding.function, "sum_up");
@@ -215,13 +220,8 @@ fn regression_the_event_before_one_from_outside_may_have_led_to_it() {
     // The broker is woken now and then by the ticker, at last by the worker; then it asks the network,
     // which answers at once.
     let mut office = Office::new();
-    let (worker, ticker) = (office.worker, office.ticker);
-    let mut from = 50 * MS + 100;
-    for tick in 2..12 {
-        office.wait(from, tick * 50 * MS, ticker);
-        from = tick * 50 * MS + 30;
-    }
-    office.wait(from, 600 * MS, worker);
+    let worker = office.worker;
+    office.wait_beside_ticks(worker);
     let packet = ["|", "asm_common_interrupt", "net_rx_action", "sock_def_readable"];
     let packet = office.scene.stack(&packet);
     office.scene.switch(600 * MS + 50, 0, office.broker, Sleeping, IDLE, office.poll);

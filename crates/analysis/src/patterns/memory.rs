@@ -32,17 +32,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let words = case.analysis.stacks.words(stack);
     let what = words.map_or_else(|| "memory".to_owned(), |words| format!("a {words}"));
     let cause = sentence!("a wait for {}{}.", what, in_function(", in ", &function));
-    let advice = match words {
-        Some(_) => {
-            "Its pages were read from their disk when they were touched. Where that must be quick, \
-             read them before (readahead, MAP_POPULATE) or lock them (mlock); \
-             /proc/pressure/memory says whether memory is short, so that they were thrown away."
-        }
-        None => {
-            "See /proc/pressure/memory and the control group's memory.events. Memory that must \
-             be quick to access can be locked (mlock), or touched beforehand."
-        }
-    };
+    // What a rule has words for may have advice of its own.
+    let usual = "See /proc/pressure/memory and the control group's memory.events. Memory that must \
+                 be quick to access can be locked (mlock), or touched beforehand.";
+    let advice = case.analysis.stacks.advice(stack).unwrap_or(usual);
     Some(Finding {
         culprit: Some(waiter),
         function,
