@@ -6,6 +6,7 @@ use anyhow::Context;
 use rustix::io::fcntl_dupfd_cloexec;
 use serde_json::{Value, json};
 use unhitch_analysis::answer::{self, SavedJson};
+use unhitch_analysis::wording::units;
 use unhitch_analysis::{Analysis, Query, Rules};
 use unhitch_confine::{Limits, compute_only};
 use unhitch_record::JudgeProcess;
@@ -53,6 +54,8 @@ pub fn judge_trace() -> anyhow::Result<Done> {
             "victim": named(&analysis, stall.candidate.victim, window.end),
             "culprit": stall.finding.culprit.map(|who| named(&analysis, who, window.end)),
             "evidence": stall.finding.evidence.name(),
+            "who": units::thread(&trace, stall.candidate.victim, window.end),
+            "cause": stall.finding.cause.to_string(),
         })
     });
     let window = trace.common_window();

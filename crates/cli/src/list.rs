@@ -5,18 +5,14 @@ use crate::done::Done;
 use crate::terminal::{note, print, print_json};
 use anyhow::Context;
 use serde_json::{Value, json};
-use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use unhitch_formats::container;
 use unhitch_model::{units, visible, visible_path};
-use unhitch_record::verdict_path;
 
 /// Where the service keeps its traces.
 const STATE: &str = "/var/lib/unhitch";
-/// Longer verdicts are not read, bytes.
-const MAX_VERDICT: u64 = 1 << 20;
 /// Maximum number of files that are looked at.
 const MAX_FILES: usize = 100_000;
 
@@ -84,28 +80,10 @@ fn entry(modified: SystemTime, path: &Path, about: &Metadata) -> Value {
     if let Ok(Some((_, notes))) = container::read_meta(path) {
         entry["notes"] = json!(notes);
     }
-    if let Some(verdict) = verdict(path) {
+    if let Some(verdict) = container::read_verdict(path) {
         entry["verdict"] = verdict;
     }
     entry
-}
-
-/// The stored verdict on a trace. It counts only if it is the owner's of the trace.
-fn verdict(trace: &Path) -> Option<Value> {
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-    let no_link = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = File::options()
-        .read(true)
-        .custom_flags(no_link.bits() as i32)
-        .open(verdict_path(trace))
-        .ok()?;
-    let (about, owner) = (file.metadata().ok()?, fs::symlink_metadata(trace).ok()?.uid());
-    if !about.is_file() || about.uid() != owner {
-        return None;
-    }
-    let mut text = Vec::new();
-    file.take(MAX_VERDICT).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok().filter(Value::is_object)
 }
 
 /// One line for people, and a second one for what the user wrote.

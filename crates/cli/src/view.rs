@@ -4,7 +4,7 @@ use crate::args::{ReportArgs, ViewArgs};
 use crate::done::Done;
 use crate::load::For;
 use crate::terminal::{note, print};
-use crate::{hot, load, rights};
+use crate::{hot, load, rights, settings};
 use anyhow::{Context, bail};
 use std::io::Write;
 use std::path::Path;
@@ -35,6 +35,7 @@ pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
         open: Box::new(open),
         listing: Box::new(listing),
         rules: load::rules(&args.rules)?,
+        stored_verdicts: settings::rules_file(&args.rules).is_none(),
     };
     let config = Config {
         path: args.path.clone(),

@@ -78,5 +78,5 @@ pub use snapshot::Snapshot;
 pub use triggers::{Pressure, Resource, Target, TriggerConfig, Watched, What};
 pub use watch::{
     Config, ConfigError, GroupReads, Judge, JudgeProcess, Limits, Retention, Share, Signals,
-    WatchEvent, WatchOptions, verdict_path, watch,
+    WatchEvent, WatchOptions, watch,
 };

@@ -107,7 +107,8 @@ impl App {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a file's trace is open, and what is known of it since it was first opened.
+    /// Whether a file's trace is open, and what is known of it since it was first opened, or since the
+    /// recorder saved it.
     pub fn known(&self, name: &str, stamp: Stamp) -> (bool, Map<String, Value>) {
         let open = self.open();
         if let Some((.., opened)) =
@@ -115,9 +116,15 @@ impl App {
         {
             return (true, opened.status().0.entry());
         }
-        let closed = self.closed();
-        let entry = closed.get(name).filter(|(known, _)| *known == stamp);
-        (false, entry.map(|(_, entry)| entry.clone()).unwrap_or_default())
+        let mut closed = self.closed();
+        if let Some((_, entry)) = closed.get(name).filter(|(known, _)| *known == stamp) {
+            return (false, entry.clone());
+        }
+        let stored = self.tools.stored_verdicts.then(|| self.folder.verdict(name)).flatten();
+        if let Some(entry) = &stored {
+            closed.insert(name.to_owned(), (stamp, entry.clone()));
+        }
+        (false, stored.unwrap_or_default())
     }
 
     /// The trace that is being judged in the background; none if there is nothing to judge.

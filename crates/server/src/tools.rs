@@ -19,6 +19,9 @@ pub struct Tools {
     pub listing: Box<Listing>,
     /// What stacks mean.
     pub rules: Rules,
+    /// Whether the list of traces shows the verdicts that the recorder stored: they were found with
+    /// the rules that come with Unhitch.
+    pub stored_verdicts: bool,
 }
 
 /// Which function to list, with which samples.

@@ -5,8 +5,8 @@
 //! name a plain file, not a link, so that no request leads anywhere else. *Why nothing is
 //! overwritten:* a trace of a hang cannot be recorded again.
 
-use crate::Error;
-use serde_json::{Value, json};
+use crate::{Error, verdict};
+use serde_json::{Map, Value, json};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -135,6 +135,16 @@ impl TraceFolder {
         Ok(entry)
     }
 
+    /// What the recorder found out about a trace when it had saved it: of this trace, not of another
+    /// one that had its name.
+    pub fn verdict(&self, name: &str) -> Option<Map<String, Value>> {
+        let (path, _) = self.find(name).ok()?;
+        let stored = container::read_verdict(&path)?;
+        let (meta, _) = container::read_meta(&path).ok().flatten()?;
+        let start = meta.spans.iter().map(|span| span.start_ns).max();
+        (stored["start_ns"].as_u64() == start).then(|| verdict::stored(&stored)).flatten()
+    }
+
     /// Begins an upload: the file that it is written to until it is complete. Only its owner may
     /// read it, then and later: a trace shows what all programs of a machine did.
     pub fn incoming(&self, name: &str) -> Result<NamedTempFile, Error> {
@@ -174,7 +184,12 @@ impl TraceFolder {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Taken),
             // A file system without hard links.
             Err(_) => fs::rename(&path, &target).map_err(Error::io("renaming")),
+        }?;
+        if let (Some(verdict), Some(target)) = (verdict_of(&path), verdict_of(&target)) {
+            // Without its verdict, the trace is judged again.
+            let _ = fs::hard_link(&verdict, target).and_then(|()| fs::remove_file(verdict));
         }
+        Ok(())
     }
 
     /// A trace's notes, if it can store them.
@@ -206,7 +221,9 @@ impl TraceFolder {
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         self.changeable()?;
         let (path, _) = self.find(name)?;
-        fs::remove_file(path).map_err(Error::io("the trace"))
+        fs::remove_file(&path).map_err(Error::io("the trace"))?;
+        verdict_of(&path).map(fs::remove_file);
+        Ok(())
     }
 
     /// A message without the folder's path.
@@ -240,6 +257,11 @@ fn is_name(name: &str) -> bool {
         && name.len() <= MAX_NAME_BYTES
         && !name.starts_with('.')
         && !name.chars().any(|letter| letter.is_control() || "/\\:*?\"<>|".contains(letter))
+}
+
+/// Where the recorder stores its verdict on the trace at `path`; only its own traces have one.
+fn verdict_of(path: &Path) -> Option<PathBuf> {
+    path.extension().is_some_and(|end| end == "hitch").then(|| container::verdict_path(path))
 }
 
 /// What to do about a damaged file.

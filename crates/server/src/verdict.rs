@@ -21,10 +21,34 @@ pub(crate) fn facts(analysis: &Analysis<'_>) -> Map<String, Value> {
     facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
+/// What the list shows of a verdict that is stored beside its trace; none if there is no answer in
+/// it, or one of an earlier version.
+pub(crate) fn stored(verdict: &Value) -> Option<Map<String, Value>> {
+    let (stall, whole) = (&verdict["stall"], verdict["duration_ns"].as_u64()?);
+    let first = match verdict["stalls"].as_u64()? {
+        0 => nothing(),
+        stalls => json!({
+            "text": verdict["line"].as_str()?,
+            "pattern": stall["pattern"].as_str()?,
+            "victim": stall["who"].as_str()?,
+            "cause": stall["cause"].as_str()?,
+            "duration_ns": stall["duration_ns"].as_u64()?,
+            "severity": stall["duration_ns"].as_u64()? as f64 / whole.max(1) as f64,
+            "stalls": stalls,
+        }),
+    };
+    Some(Map::from_iter([("first_answer".to_owned(), first)]))
+}
+
+/// The answer about a trace without a stall.
+fn nothing() -> Value {
+    json!({ "text": null, "severity": 0, "stalls": 0 })
+}
+
 /// The worst stall in short; `stalls` has the worst first.
 pub(crate) fn verdict(analysis: &Analysis<'_>, stalls: &[Stall]) -> Value {
     let Some(worst) = stalls.first() else {
-        return json!({ "text": null, "severity": 0, "stalls": 0 });
+        return nothing();
     };
     let (window, whole) = (worst.explanation.window, analysis.timeline.window());
     json!({

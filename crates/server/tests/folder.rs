@@ -3,8 +3,10 @@
 
 mod support;
 
+use serde_json::json;
 use std::io::Write;
 use support::{Answer, Served, real_trace, serve};
+use unhitch_formats::container;
 
 const LIMIT: u64 = 16 << 20;
 
@@ -318,4 +320,50 @@ fn many_traces_can_be_opened_one_after_the_other() {
     let loaded =
         listed["traces"].as_array().unwrap().iter().filter(|entry| entry["loaded"] == true).count();
     assert!((1..=3).contains(&loaded), "{loaded} are open at once");
+}
+
+#[test]
+fn a_verdict_of_the_recorder_is_shown_without_judging_again() {
+    let of_its_trace = container::read_meta(&real_trace()).unwrap().unwrap().0.spans;
+    let start_ns = of_its_trace.iter().map(|span| span.start_ns).max().unwrap();
+    let verdict = |start_ns: u64, line: &str| {
+        json!({
+            "version": 1, "stalls": 2, "line": line, "start_ns": start_ns, "duration_ns": 4_000,
+            "stall": {
+                "pattern": "long_hold", "who": "editor 7", "cause": "a lock", "duration_ns": 1_000,
+            },
+        })
+    };
+    let copies = ["own.hitch", "other.hitch", "unanswered.hitch"];
+    let served = Served::new(LIMIT, |folder| {
+        let store = |name: &str, verdict: &serde_json::Value| {
+            let trace = folder.join(name);
+            std::fs::copy(real_trace(), &trace).unwrap();
+            std::fs::write(container::verdict_path(&trace), verdict.to_string()).unwrap();
+        };
+        store(copies[0], &verdict(start_ns, "the stored line"));
+        store(copies[1], &verdict(start_ns + 1, "of a trace that had its name"));
+        store(copies[2], &json!({ "version": 1, "error": "there was no time" }));
+    });
+    let listed = judged_list(&served);
+    let first = |name: &str| {
+        let entry = listed.iter().find(|entry| entry["name"] == name).unwrap();
+        entry["first_answer"].clone()
+    };
+    let stored = json!({
+        "text": "the stored line", "pattern": "long_hold", "victim": "editor 7", "cause": "a lock",
+        "duration_ns": 1_000, "severity": 0.25, "stalls": 2,
+    });
+    assert_eq!(first("own.hitch"), stored);
+    for name in &copies[1..] {
+        let text = first(name)["text"].as_str().unwrap_or_default().to_owned();
+        assert!(text.contains("lock starvation"), "{name}: {text}");
+    }
+
+    // It goes where its trace goes.
+    assert_eq!(change(&served, "own.hitch", r#"{"name":"new.hitch"}"#).status, 200);
+    let held = |name: &str| container::verdict_path(&served.file(name)).exists();
+    assert_eq!((held("own.hitch"), held("new.hitch")), (false, true));
+    assert_eq!(served.send(&served.head("DELETE", "/api/traces/new.hitch"), b"").status, 204);
+    assert!(!held("new.hitch"));
 }

@@ -29,6 +29,7 @@ mod read;
 mod recover;
 mod save;
 mod symbols;
+mod verdict;
 mod write;
 
 pub use crate::new_file::Readers;
@@ -46,4 +47,5 @@ pub use notes::set_notes;
 pub(crate) use read::{is_container, read, unpack_etl};
 pub use save::{SaveFile, SuppressedHits, TriggerFacts};
 pub use symbols::SymbolFile;
+pub use verdict::{read_verdict, verdict_path};
 pub use write::{ContainerParts, trace_file_name, write_container, write_container_for};

@@ -23,7 +23,7 @@ mod worker;
 pub use config::{Config, ConfigError, GroupReads, Limits, Retention};
 pub use events::{Signals, WatchEvent, WatchOptions};
 pub use values::Share;
-pub use verdict::{Judge, JudgeProcess, verdict_path};
+pub use verdict::{Judge, JudgeProcess};
 
 use crate::error::Error;
 use crate::naming::Namer;

@@ -1,13 +1,12 @@
 //! What a recorder that was killed has left undone: files that it had begun to write, and traces
 //! that it had not judged.
 
-use super::verdict::verdict_path;
 use crate::sys;
 use std::collections::VecDeque;
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use unhitch_formats::container::{Readers, SaveFile, read_save};
+use unhitch_formats::container::{Readers, SaveFile, read_save, verdict_path};
 use unhitch_formats::unfinished;
 
 /// Maximum number of files of a folder that are looked at.

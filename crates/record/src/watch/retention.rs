@@ -4,13 +4,12 @@
 //! is never deleted: somebody may still want it.
 
 use super::config::Retention;
-use super::verdict::verdict_path;
 use crate::sys;
 use rustc_hash::FxHashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use unhitch_formats::container::read_save;
+use unhitch_formats::container::{read_save, verdict_path};
 
 /// Maximum number of files of a folder that are looked at.
 const MAX_FILES: usize = 100_000;

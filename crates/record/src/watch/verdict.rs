@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use unhitch_formats::container::{Readers, SaveFile};
+use unhitch_formats::container::{Readers, SaveFile, verdict_path};
 use unhitch_formats::{Existing, NewFile};
 
 /// How long judging may take.
@@ -87,11 +87,6 @@ fn read_answer(child: &mut Child, stop: &AtomicBool) -> Result<Vec<u8>, String> 
             Err(error) => return Err(error.to_string()),
         }
     }
-}
-
-/// Where the verdict on a trace is.
-pub fn verdict_path(trace: &Path) -> PathBuf {
-    trace.with_extension("verdict.json")
 }
 
 /// What is known of a judged trace, as it is stored.

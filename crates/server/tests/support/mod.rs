@@ -155,7 +155,12 @@ impl Served {
 
 /// What reads traces in tests.
 pub fn tools() -> Tools {
-    Tools { open: Box::new(open), listing: Box::new(listing), rules: Rules::default() }
+    Tools {
+        open: Box::new(open),
+        listing: Box::new(listing),
+        rules: Rules::default(),
+        stored_verdicts: true,
+    }
 }
 
 /// Serves `path`; the port and the token.
