@@ -26,6 +26,7 @@ fn server(folder: &Path) -> anyhow::Result<Server> {
         open: Box::new(open),
         listing: Box::new(|_, _| Err("no code".to_owned())),
         rules: Rules::default(),
+        stored_verdicts: false,
     };
     Ok(Server::bind(Config { path, fleet: None, port: 0, upload_limit_bytes: 0, tools })?)
 }

@@ -12,7 +12,7 @@ use crate::user_marks::{UserMark, user_marks};
 use crate::wakers::Wakers;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::OnceLock;
-use unhitch_model::{KeptWait, ThreadId, Trace, Window};
+use unhitch_model::{KeptWait, ProcessId, ThreadId, Trace, Window};
 
 /// For each wait signature, the ids of the functions that ended such waits anywhere in the
 /// recording.
@@ -36,6 +36,8 @@ pub struct Analysis<'t> {
     pub(crate) releasing: OnceLock<Releasing>,
     /// How long processes ran, computed on first use.
     process_times: OnceLock<ProcessTimes>,
+    /// The threads of each process, computed on first use.
+    members: OnceLock<Vec<Vec<ThreadId>>>,
     /// Which threads ever woke which, computed on first use.
     contacts: OnceLock<Contacts>,
     /// The wake-ups of each waker, computed on first use.
@@ -67,6 +69,7 @@ impl<'t> Analysis<'t> {
             wakers: OnceLock::new(),
             kept_starts: OnceLock::new(),
             process_times: OnceLock::new(),
+            members: OnceLock::new(),
         }
     }
 
@@ -112,6 +115,20 @@ impl<'t> Analysis<'t> {
     /// How long processes ran.
     pub(crate) fn process_times(&self) -> &ProcessTimes {
         self.process_times.get_or_init(|| ProcessTimes::new(self.trace))
+    }
+
+    /// The threads of a process.
+    pub(crate) fn threads_of(&self, process: ProcessId) -> &[ThreadId] {
+        let members = self.members.get_or_init(|| {
+            let mut members = vec![Vec::new(); self.trace.threads.processes().count()];
+            for (id, thread) in self.trace.threads.iter() {
+                if let Some(members) = members.get_mut(thread.process.index()) {
+                    members.push(id);
+                }
+            }
+            members
+        });
+        members.get(process.index()).map_or(&[], Vec::as_slice)
     }
 
     /// The CPU that a segment ran on or waited for.

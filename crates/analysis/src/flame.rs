@@ -128,7 +128,9 @@ impl Flame {
         // The path to the node that fills the width.
         let mut path = Vec::new();
         for (depth, key) in drawing.root.iter().enumerate() {
-            let Some(label) = u32::try_from(key - 1).ok() else { break };
+            let Some(label) = key.checked_sub(1).and_then(|label| u32::try_from(label).ok()) else {
+                break;
+            };
             stacks.retain(|stack| grower.label(stack, depth) == Some(label));
             let Some(first) = stacks.first() else { break };
             let (ns, count) = sum(&stacks);

@@ -515,3 +515,20 @@ fn regression_cpus_without_events_are_not_busy() {
     let (_, text) = asked(&trace, vec![client], Some((100, 500)));
     assert!(text.contains("100 % idle meanwhile, 2 CPUs"), "{text}");
 }
+
+/// The last CPU ran one thread all the time: it has samples, and no switch.
+#[test]
+fn regression_a_cpu_that_only_has_samples_is_busy() {
+    let mut scene = Scene::default();
+    let (client, hog) = (scene.thread(100, 100, "client"), scene.thread(200, 200, "hog"));
+    let wait = scene.stack(&["main", "query", "read", "|", "pipe_read", "schedule"]);
+    let work = scene.stack(&["main", "work"]);
+    scene.switch(0, 0, IDLE, Runnable, client, StackId::EMPTY);
+    scene.switch(100 * MS, 0, client, Sleeping, IDLE, wait);
+    for at in 0..50 {
+        scene.sample(at * 10 * MS, 1, hog, work);
+    }
+    let trace = scene.finish(2, 500 * MS);
+    let (_, text) = asked(&trace, vec![client], Some((100, 500)));
+    assert!(text.contains("50 % idle meanwhile, 2 CPUs"), "{text}");
+}

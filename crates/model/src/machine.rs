@@ -276,15 +276,6 @@ impl MachineReport {
     }
 }
 
-impl Throttling {
-    /// Allowed CPU time in CPUs: 0.1 for 10 % of a CPU, 2.0 for two CPUs.
-    pub fn allowed_cpus(&self) -> Option<f64> {
-        self.quota_ns
-            .filter(|_| self.period_ns > 0)
-            .map(|quota| quota as f64 / self.period_ns as f64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,7 +324,7 @@ mod tests {
         assert_eq!(report.throttling(GroupId(1), window(100, 900)), None, "not then");
         let found = report.throttling(GroupId(1), window(1200, 1800)).unwrap();
         assert_eq!((found.throttled_periods, found.periods, found.throttled_ns), (7, 14, 600));
-        assert_eq!((found.between, found.allowed_cpus()), (window(1000, 2000), Some(0.1)));
+        assert_eq!(found.between, window(1000, 2000));
         assert_eq!(report.throttling(GroupId(1), window(2100, 2900)), None, "no longer");
         let created = report.throttling(GroupId(2), window(1200, 2900)).unwrap();
         assert_eq!(

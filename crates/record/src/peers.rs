@@ -3,8 +3,8 @@
 //! The links in `/proc/PID/fd` name the inode (`pipe:[4711]`, `socket:[4712]`); their permissions say
 //! whether the descriptor is open for reading, writing or both (proc_pid_fd(5)). The two ends of a
 //! TCP connection within this machine are found in `/proc/net/tcp`, and whom a client of UDP asks in
-//! `/proc/net/udp`. *Why by inode first:* these files list the recorder's own network namespace only.
-//! A socket that is not in them is of another namespace, and then equal ports mean nothing.
+//! `/proc/net/udp`. *Why by inode first:* these files list one network namespace, that of the first
+//! process. A socket that is not in them is of another one, and then equal ports mean nothing.
 //!
 //! Reading these never waits for a process; a machine with very many descriptors is read for a
 //! limited time.

@@ -318,8 +318,8 @@ where
     (found, unread)
 }
 
-/// The content of a small file, cut after 64 KiB; `None` if it cannot be read. Links are not
-/// followed.
+/// The content of a small file, of a longer one its first lines of up to 64 KiB; `None` if it cannot
+/// be read. Links are not followed.
 pub(crate) fn read_small(path: &Path) -> Option<String> {
     let file = File::options()
         .read(true)
@@ -328,6 +328,11 @@ pub(crate) fn read_small(path: &Path) -> Option<String> {
         .ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_SMALL_FILE_BYTES).read_to_end(&mut bytes).ok()?;
+    if bytes.len() as u64 == MAX_SMALL_FILE_BYTES {
+        // Part of a number would be another number.
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        bytes.truncate(whole);
+    }
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -374,6 +379,19 @@ pub(crate) fn online_cpus() -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_longer_file_whole_lines_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("procs");
+        let line = "1234567\n";
+        std::fs::write(&path, format!("1\n{}", line.repeat(MAX_SMALL_FILE_BYTES as usize)))
+            .unwrap();
+        let read = read_small(&path).unwrap();
+        assert!(read.ends_with(&format!("\n{line}")) && read.len() < MAX_SMALL_FILE_BYTES as usize);
+        std::fs::write(&path, "1\n2").unwrap();
+        assert_eq!(read_small(&path).as_deref(), Some("1\n2"));
+    }
 
     #[test]
     fn stat_of_a_thread_with_a_malicious_name() {

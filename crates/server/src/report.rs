@@ -113,19 +113,20 @@ pub fn report(analysis: &Analysis<'_>, name: &str, notes: &str, stalls: &[Stall]
 }
 
 fn answers(analysis: &Analysis<'_>, stalls: &[Stall], out: &mut String) {
-    // The report shows warnings above.
-    let plain = |text: String| {
-        text.lines().filter(|line| !line.starts_with("WARNING")).collect::<Vec<_>>().join("\n")
+    // The report shows the trace's warnings above.
+    let saved = answer::seen_by_trigger(analysis.trace).unwrap_or_default();
+    let begin = match stalls {
+        [] => format!(
+            "{saved}{}",
+            answer::nothing_found(analysis, &unhitch_analysis::Query::default())
+        ),
+        _ => saved,
     };
-    if stalls.is_empty() {
-        let _ = writeln!(
-            out,
-            "<h2>Answer</h2>\n<pre>{}</pre>",
-            escape(&plain(answer::text(analysis, &[], 0)))
-        );
+    if !begin.is_empty() {
+        let _ = writeln!(out, "<h2>Answer</h2>\n<pre>{}</pre>", escape(begin.trim_end()));
     }
     for (index, stall) in stalls.iter().take(MAX_STALLS).enumerate() {
-        let text = plain(answer::text(analysis, std::slice::from_ref(stall), 1));
+        let text = answer::text_of(analysis, stall);
         let heading =
             if index == 0 { "The worst stall".to_owned() } else { format!("Stall {}", index + 1) };
         let _ = writeln!(

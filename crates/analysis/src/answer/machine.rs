@@ -203,26 +203,17 @@ impl GroupJson {
     fn is_worth_a_line(&self) -> bool {
         self.cpu.is_some()
             || self.memory.is_some()
-            || self.io.iter().any(|device| device.reads + device.writes > 0)
+            || self.io.iter().any(|device| device.reads > 0 || device.writes > 0)
     }
 
     fn words(&self) -> String {
         let mut parts = Vec::new();
         if let Some(cpu) = &self.cpu {
-            let quota = match cpu.quota_ns {
-                Some(quota) => format!(
-                    "{} allowed (quota {} per {})",
-                    throttling::cpu_share(quota as f64 / cpu.period_ns.max(1) as f64),
-                    units::duration(quota),
-                    units::duration(cpu.period_ns)
-                ),
-                None => "a quota that was lifted meanwhile".to_owned(),
-            };
-            parts.push(format!(
-                "{quota}, used up in {} of {}, {} throttled",
-                units::count(cpu.throttled_periods),
-                units::plural(cpu.periods, "period"),
-                units::duration(cpu.throttled_ns)
+            parts.push(throttling::used(
+                cpu.quota_ns,
+                cpu.period_ns,
+                (cpu.throttled_periods, cpu.periods),
+                cpu.throttled_ns,
             ));
         }
         if let Some(memory) = &self.memory {
@@ -239,7 +230,7 @@ impl GroupJson {
                 events.collect::<String>()
             ));
         }
-        for device in self.io.iter().filter(|device| device.reads + device.writes > 0) {
+        for device in self.io.iter().filter(|device| device.reads > 0 || device.writes > 0) {
             let limits = if device.limits.is_empty() {
                 String::new()
             } else {
@@ -257,13 +248,17 @@ impl GroupJson {
     }
 }
 
-/// What the quota did; for a group that was not throttled, its limit and how often it ran.
+/// What the quota did; for a group that was not throttled, its limit and how often it ran. None if
+/// there was no quota while recording.
 fn cpu(
     newest: &GroupReading,
     old: &GroupReading,
     throttled: Option<Throttling>,
 ) -> Option<CpuJson> {
     let (new, old) = (newest.cpu?, old.cpu.unwrap_or_default());
+    if throttled.is_none() {
+        new.quota_ns.or(old.quota_ns)?;
+    }
     Some(CpuJson {
         quota_ns: new.quota_ns,
         period_ns: new.period_ns,

@@ -18,5 +18,5 @@ pub use info::Info;
 pub use json::Why;
 pub use saved::{SavedJson, seen_by_trigger};
 pub use svg::svg;
-pub use text::{Nothing, nothing_found, one_line, text, text_for, took};
+pub use text::{Nothing, nothing_found, one_line, text, text_for, text_of, took};
 pub use words::headline;

@@ -156,7 +156,7 @@ fn panel(
     let zero = analysis.trace.origin();
     let _ = writeln!(out, r#"<path class="axis" d="M{LEFT} {base:.1}H{}"/>"#, WIDTH - 12.0);
     for tick in 0..=5u64 {
-        let time = window.start.plus(window.duration_ns() * tick / 5);
+        let time = window.start.plus(window.duration_ns() / 5 * tick);
         let anchor = ["start", "middle", "middle", "middle", "middle", "end"][tick as usize];
         let _ = writeln!(
             out,

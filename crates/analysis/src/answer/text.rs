@@ -31,7 +31,7 @@ pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: u
         if index > 0 {
             out.push('\n');
         }
-        one(analysis, stall, &mut out);
+        out.push_str(&text_of(analysis, stall));
     }
     let rest = stalls.get(top..).unwrap_or(&[]);
     if !rest.is_empty() {
@@ -100,10 +100,8 @@ fn idle_main_thread(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall]) ->
 }
 
 /// One stall with its evidence.
-fn one(analysis: &Analysis<'_>, stall: &Stall, out: &mut String) {
-    for clause in clauses(analysis, stall) {
-        let _ = writeln!(out, "{clause}");
-    }
+pub fn text_of(analysis: &Analysis<'_>, stall: &Stall) -> String {
+    clauses(analysis, stall).iter().map(|clause| format!("{clause}\n")).collect()
 }
 
 /// The worst of `stalls`, in a line each.

@@ -107,7 +107,7 @@ impl Facts {
         for (facts, side) in [(self, "before"), (after, "after")] {
             if facts.lost_events > 0 {
                 // What is lost may be what differs.
-                proportionate &= facts.lost_events * 100 <= facts.switches;
+                proportionate &= facts.lost_events.saturating_mul(100) <= facts.switches;
                 lines.push(format!("{} events are lost {side}", count(facts.lost_events)));
             }
         }

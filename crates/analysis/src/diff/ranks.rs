@@ -2,9 +2,6 @@
 
 use serde::Serialize;
 
-/// Maximum recordings of both sides together. More are not needed to tell noise.
-const MAX: usize = 64;
-
 /// What ranks say about two groups of values.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Ranks {
@@ -17,6 +14,8 @@ pub struct Ranks {
 impl Ranks {
     /// The least number of recordings on a side that the test can tell anything from.
     pub const MIN: usize = 3;
+    /// Maximum recordings of both sides together: counting takes the fourth power of their number.
+    pub const MAX: usize = 64;
     /// Above this, a difference counts as noise. Three against three reach 0.1 at best.
     pub const MAX_P: f64 = 0.1;
 
@@ -27,12 +26,13 @@ impl Ranks {
     }
 }
 
-/// Compares two groups of values by their ranks; none if one has fewer than [`Ranks::MIN`].
+/// Compares two groups of values by their ranks; none if one has fewer than [`Ranks::MIN`], or both
+/// more than [`Ranks::MAX`].
 ///
 /// The distribution of the rank sum is counted out, ties included: no approximation is good for so
 /// few.
 pub fn ranks(before: &[i64], after: &[i64]) -> Option<Ranks> {
-    if before.len().min(after.len()) < Ranks::MIN || before.len() + after.len() > MAX {
+    if before.len().min(after.len()) < Ranks::MIN || before.len() + after.len() > Ranks::MAX {
         return None;
     }
     let all: Vec<i64> = before.iter().chain(after).copied().collect();

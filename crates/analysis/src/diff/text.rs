@@ -153,9 +153,11 @@ fn noise(diff: &Diff, out: &mut String) {
         }
         None => writeln!(
             out,
-            "NOISE  not measured: that takes {} recordings on each side. What is less than a quarter, \
-             10 ms of a stall, or 20 ms of waits per second, is taken for noise",
-            Ranks::MIN
+            "NOISE  not measured: that takes {} or more recordings on each side, and at most {} in all. \
+             What is less than a quarter, 10 ms of a stall, or 20 ms of waits per second, is taken for \
+             noise",
+            Ranks::MIN,
+            Ranks::MAX
         ),
     };
 }

@@ -1,6 +1,7 @@
 //! Names that mean the same in another recording.
 
 use crate::Analysis;
+use crate::stacks::name_patterns::base_name;
 use serde::Serialize;
 use std::fmt;
 use unhitch_model::{ThreadId, Time};
@@ -50,18 +51,13 @@ fn folded(name: &str) -> String {
     out
 }
 
-/// What compilers add to the name of a part of a function.
-const SUFFIXES: [&str; 6] = [".llvm.", ".cold", ".part.", ".isra.", ".constprop.", ".lto_priv."];
 /// The digits of the hash in a Rust symbol.
 const HASH_LEN: usize = 16;
 
 /// A function's name without what changes from build to build: offsets, hashes, the compiler's
 /// suffixes.
 pub fn plain_function(name: &str) -> &str {
-    let mut name = name.split("+0x").next().unwrap_or(name);
-    for suffix in SUFFIXES {
-        name = name.split(suffix).next().unwrap_or(name);
-    }
+    let name = base_name(name.split("+0x").next().unwrap_or(name));
     let is_hash =
         |hash: &str| hash.len() == HASH_LEN && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     match name.rsplit_once("::h") {
@@ -86,6 +82,8 @@ mod tests {
             ("a::b::h0123456789abcdef", "a::b"),
             ("a::b::hello", "a::b::hello"),
             ("a::f.llvm.1234", "a::f"),
+            ("cache.coldStart", "cache.coldStart"),
+            ("com.example.part.Loader.run", "com.example.part.Loader.run"),
         ];
         functions.iter().for_each(|(name, plain)| assert_eq!(plain_function(name), *plain));
     }

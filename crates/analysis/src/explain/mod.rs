@@ -21,7 +21,7 @@ mod wait_class;
 
 pub use chain::{ChainLink, LinkState};
 pub use explanation::{Cause, Explanation, Hop, Piece};
-pub use occupants::occupants;
+pub use occupants::{awaited_cpu, occupants};
 pub(crate) use operations::woke_someone_of;
 pub use operations::{Operation, operations};
 pub use partition::{Share, What, partition};

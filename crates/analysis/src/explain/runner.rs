@@ -24,11 +24,8 @@ pub(super) fn runner_of(
     if !is_sleep || !analysis.stacks.holder_runs(sleep.wait_stack(analysis.trace)) {
         return None;
     }
-    let threads = &analysis.trace.threads;
-    let process = threads.get(thread).process;
-    let others = (1..analysis.timeline.threads() as u32)
-        .map(ThreadId)
-        .filter(|other| *other != thread && threads.get(*other).process == process);
+    let process = analysis.trace.threads.get(thread).process;
+    let others = analysis.threads_of(process).iter().copied().filter(|other| *other != thread);
     let active = others.map(|other| (active_ns(analysis, other, sleep.window), other));
     active
         .filter(|(ns, _)| ns.saturating_mul(2) >= sleep.window.duration_ns())

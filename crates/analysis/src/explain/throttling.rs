@@ -65,27 +65,41 @@ pub fn words(machine: &MachineReport, throttling: &Throttling) -> String {
 
 /// The figures alone.
 pub fn figures(throttling: &Throttling) -> String {
-    let allowed = match (throttling.allowed_cpus(), throttling.quota_ns) {
-        (Some(cpus), Some(quota)) => {
-            format!(
-                "{} allowed (quota {} per {})",
-                cpu_share(cpus),
-                units::duration(quota),
-                units::duration(throttling.period_ns)
-            )
-        }
-        _ => "a quota that was lifted meanwhile".to_owned(),
+    used(
+        throttling.quota_ns,
+        throttling.period_ns,
+        (throttling.throttled_periods, throttling.periods),
+        throttling.throttled_ns,
+    )
+}
+
+/// A quota (none: it was lifted) with how often it was used up, of how many periods, and how long that
+/// kept threads from CPUs.
+pub fn used(
+    quota_ns: Option<u64>,
+    period_ns: u64,
+    (throttled, periods): (u64, u64),
+    throttled_ns: u64,
+) -> String {
+    let allowed = match quota_ns {
+        Some(quota) => format!(
+            "{} allowed (quota {} per {})",
+            cpu_share(quota as f64 / period_ns.max(1) as f64),
+            units::duration(quota),
+            units::duration(period_ns)
+        ),
+        None => "a quota that was lifted meanwhile".to_owned(),
     };
     format!(
         "{allowed}, used up in {} of {}, {} throttled",
-        units::count(throttling.throttled_periods),
-        units::plural(throttling.periods, "period"),
-        units::duration(throttling.throttled_ns)
+        units::count(throttled),
+        units::plural(periods, "period"),
+        units::duration(throttled_ns)
     )
 }
 
 /// `10 % of a CPU`, `2.5 CPUs`.
-pub fn cpu_share(cpus: f64) -> String {
+fn cpu_share(cpus: f64) -> String {
     let percent = cpus * 100.0;
     match percent {
         ..1.0 => format!("{percent:.2} % of a CPU"),

@@ -110,8 +110,7 @@ fn is_kernel_avma(avma: u64) -> bool {
 fn kernel_lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<u64> {
     let wait = analysis.kernel_locks.at(thread, segment.left(analysis.trace)?)?;
     let stack = segment.wait_stack(analysis.trace);
-    let in_kernel =
-        &analysis.trace.stacks.frames_of(stack)[..analysis.trace.stacks.kernel_len(stack)];
+    let in_kernel = analysis.trace.stacks.kernel_frames(stack);
     let functions = |frame| analysis.trace.symbols.get(frame).last().map(|symbol| symbol.function);
     let leaf = leaf(analysis, wait.stack);
     let same_call = leaf.is_none() || in_kernel.iter().any(|frame| functions(*frame) == leaf);

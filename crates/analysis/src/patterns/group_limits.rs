@@ -16,7 +16,7 @@ pub(super) fn io(case: &Case<'_>, waiter: ThreadId) -> Vec<Sentence> {
             let old = changed.old.io.iter().find(|old| old.device == new.device);
             let old = old.cloned().unwrap_or_default();
             let moved = |new: u64, old: u64| new.saturating_sub(old);
-            if moved(new.reads, old.reads) + moved(new.writes, old.writes) > 0 {
+            if new.reads > old.reads || new.writes > old.writes {
                 sentences.push(sentence!(
                     "Control group {}, which {} is in, may only {} device {}: it read {} and wrote {} \
                      there in the {} between two readings of its counters.",

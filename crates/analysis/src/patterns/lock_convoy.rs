@@ -13,6 +13,10 @@ use unhitch_model::{ThreadId, Window};
 
 /// Minimum holders of a convoy.
 const MIN_HOLDERS: usize = 3;
+/// A hold is at least one part in so many of all holds: less is a moment on the way of the lock.
+const MIN_HOLD_PART: u64 = 500;
+/// A hold of so many percent of the longest, or more, is about as long.
+const LONGEST_PERCENT: u64 = 95;
 
 /// What the holders did with the lock: the pieces behind each hop.
 struct Holds {
@@ -51,8 +55,7 @@ impl Holds {
             by_hop.values().map(|&(thread, ns)| (ns, thread)).collect();
         lengths.sort_unstable();
         let total_ns: u64 = lengths.iter().map(|(ns, _)| ns).sum();
-        // A moment on the way is no hold.
-        lengths.retain(|(ns, _)| ns * 500 >= total_ns);
+        lengths.retain(|(ns, _)| ns * MIN_HOLD_PART >= total_ns);
         Self { lengths, runs, by_cause, total_ns, in_order }
     }
 
@@ -69,7 +72,9 @@ impl Holds {
     fn culprit(&self) -> Option<ThreadId> {
         let (longest, _) = self.lengths.last()?;
         self.in_order.iter().copied().find(|thread| {
-            self.lengths.iter().any(|(ns, who)| who == thread && ns * 20 >= longest * 19)
+            self.lengths
+                .iter()
+                .any(|(ns, who)| who == thread && ns * 100 >= longest * LONGEST_PERCENT)
         })
     }
 

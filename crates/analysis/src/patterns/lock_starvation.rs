@@ -14,8 +14,8 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{StackId, ThreadId, Window, units};
 
-/// Minimum wake-ups in vain.
-const MIN_WAKES_IN_VAIN: usize = 8;
+/// Minimum wake-ups in vain of one operation: a few happen wherever a lock is in demand.
+pub(crate) const MIN_WAKES_IN_VAIN: usize = 8;
 /// Maximum distance of two wake-ups by one release, nanoseconds.
 const MAX_HERD_NS: u64 = 100_000;
 

@@ -94,7 +94,7 @@ struct Hold {
     /// Where it computed, if it did so for at least half of the time.
     hot: Option<HotSpot>,
     /// Time by activity.
-    parts: [(u64, &'static str); 8],
+    parts: [(u64, &'static str); 9],
 }
 
 impl Hold {
@@ -108,6 +108,7 @@ impl Hold {
             (ns(Cause::Ran), "on a CPU"),
             (ns(Cause::Io), "waiting for a disk"),
             (ns(Cause::Timer), "asleep on its own timer"),
+            (ns(Cause::Timeout), "in waits that timed out"),
             (ns(Cause::WaitedForCpu), "waiting for a CPU"),
             (ns(Cause::Device), "waiting for a device"),
             (ns(Cause::Memory), "waiting for memory"),

@@ -37,6 +37,7 @@ mod unknown;
 
 pub use case::Case;
 pub use finding::{Evidence, Finding, Pattern};
+pub(crate) use lock_starvation::MIN_WAKES_IN_VAIN;
 
 use crate::Analysis;
 use crate::candidate::Candidate;

@@ -86,18 +86,15 @@ impl Spin {
 
 /// The only other thread of the process that came to a CPU when the lock was released.
 fn suspect(case: &Case<'_>, spinner: ThreadId, last: Time) -> Option<ThreadId> {
-    let threads = &case.analysis.trace.threads;
-    let own = threads.get(spinner).process;
+    let own = case.analysis.trace.threads.get(spinner).process;
     let soon =
         Window::new(Time::from_nanos(last.nanos().saturating_sub(SOON_NS)), last.plus(SOON_NS));
     let ran = |thread: &ThreadId| {
         let segments = case.analysis.segments(*thread, soon);
         segments.iter().any(|segment| segment.state == State::Ran)
     };
-    let others = (1..case.analysis.timeline.threads() as u32).map(ThreadId);
-    let mut others = others
-        .filter(|thread| *thread != spinner && threads.get(*thread).process == own)
-        .filter(ran);
+    let others = case.analysis.threads_of(own).iter().copied();
+    let mut others = others.filter(|thread| *thread != spinner).filter(ran);
     let first = others.next()?;
     others.next().is_none().then_some(first)
 }

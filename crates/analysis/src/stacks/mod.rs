@@ -3,7 +3,7 @@
 pub mod classes;
 pub(crate) mod frames;
 mod layer;
-mod name_patterns;
+pub(crate) mod name_patterns;
 mod rule_file;
 pub mod rules;
 pub mod text;

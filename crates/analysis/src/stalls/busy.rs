@@ -14,10 +14,9 @@ pub(super) fn is_batch(analysis: &Analysis<'_>, thread: ThreadId) -> bool {
 
 /// Time that all threads of the process of `thread` ran inside `window`, summed, nanoseconds.
 pub(super) fn process_ran_ns(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> u64 {
-    let threads = &analysis.trace.threads;
-    let process = threads.get(thread).process;
+    let process = analysis.trace.threads.get(thread).process;
     let mut ran_ns = 0u64;
-    for (id, _) in threads.iter().filter(|(_, other)| other.process == process) {
+    for &id in analysis.threads_of(process) {
         analysis.timeline.each_segment(analysis.trace, id, window, &mut |segment| {
             if segment.state == State::Ran {
                 ran_ns = ran_ns.saturating_add(segment.window.duration_ns());

@@ -3,7 +3,7 @@
 use super::busy::is_batch;
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
-use crate::explain::throttling;
+use crate::explain::{awaited_cpu, throttling};
 use crate::{Analysis, Segment, State};
 use unhitch_model::{Policy, Window};
 
@@ -81,7 +81,8 @@ fn computes(view: &ThreadView<'_>, wait: Window) -> bool {
 /// True if other threads had the CPU that the thread waited for, for most of the wait.
 fn had_others(analysis: &Analysis<'_>, view: &ThreadView<'_>, wait: Window) -> bool {
     let segment = view.segments.iter().find(|segment| segment.window == wait);
-    let Some(cpu) = segment.and_then(|segment| analysis.cpu_of(segment)) else { return false };
+    let cpu = segment.and_then(|segment| awaited_cpu(analysis, segment, wait));
+    let Some(cpu) = cpu else { return false };
     let runs = analysis.cpus.occupancy(analysis.trace, cpu, wait);
     let others = runs.filter(|run| run.thread.is_some_and(|thread| !thread.is_idle()));
     others.map(|run| run.window.duration_ns()).sum::<u64>() * 2 >= wait.duration_ns()

@@ -16,6 +16,7 @@ const THRESHOLD_NS: u64 = 100_000_000;
 const MIN_EVENTS: usize = 3;
 /// Maximum waits per pump of an event loop, unless it pumps very often.
 const WAITS_PER_PUMP: usize = 4;
+/// So many events come only to a thread that is there to handle them, whatever else it waits for.
 const MANY_EVENTS: usize = 30;
 
 /// True when the pump is what this thread's waits are about, and events end most of them: who only

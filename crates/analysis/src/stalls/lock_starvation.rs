@@ -2,10 +2,11 @@
 
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
+use crate::patterns::MIN_WAKES_IN_VAIN;
 use crate::{Analysis, WaitClass};
 
+/// Minimum length of the operation, nanoseconds: what is shorter, nobody notices.
 const THRESHOLD_NS: u64 = 50_000_000;
-const MIN_WAKES_IN_VAIN: usize = 8;
 
 pub(super) fn find(_: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
     for operation in view.operations {

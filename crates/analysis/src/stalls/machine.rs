@@ -28,6 +28,13 @@ const AROUND_NS: u64 = 100_000_000;
 const SETTLE_NS: u64 = 10_000_000;
 /// Maximum share of the CPUs busy around the stall that are busy in it.
 const FALLEN: f64 = 0.6;
+/// Minimum number of CPUs that fell idle: of a machine that hardly did anything, any share is one
+/// thread that rests.
+const MIN_FALL_CPUS: f64 = 0.8;
+/// So much of what was busy before is busy again: a mean over milliseconds seldom reaches all of it.
+const RECOVERED: f64 = 0.98;
+/// Buckets of the curve over which the CPUs that are busy after the release are averaged.
+const MEAN_BUCKETS: usize = 10;
 
 /// The machine-wide stalls behind the long waits in `candidates`.
 pub(crate) fn find(analysis: &Analysis<'_>, candidates: &[Candidate]) -> Vec<Candidate> {
@@ -71,18 +78,18 @@ fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
     let after = curve
         .get(bucket(first)..)
         .unwrap_or(&[])
-        .chunks(10)
-        .map(|ten| ten.iter().sum::<f64>() / ten.len() as f64)
+        .chunks(MEAN_BUCKETS)
+        .map(|some| some.iter().sum::<f64>() / some.len() as f64)
         .fold(0.0, f64::max);
     let before = if fell.since(around.start) >= AROUND_NS / 2 {
         mean(around.start, fell).max(after)
     } else {
         after
     };
-    if low > before * FALLEN || before - low < 0.8 {
+    if low > before * FALLEN || before - low < MIN_FALL_CPUS {
         return None;
     }
-    let recovered = (bucket(first)..curve.len()).find(|&at| curve[at] >= before * 0.98)?;
+    let recovered = (bucket(first)..curve.len()).find(|&at| curve[at] >= before * RECOVERED)?;
     let by_curve = around.start.plus((recovered as u64 + 1) * BUCKET_NS).max(first);
     let until =
         all_back(analysis, Window::new(first, by_curve.plus(SETTLE_NS)), before.round() as usize)

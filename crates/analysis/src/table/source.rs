@@ -158,13 +158,18 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The cell for a text, if there is one.
+    pub fn find_text(&self, text: &str) -> Option<Cell> {
+        if let Some(name) = self.analysis.trace.strings.find(text) {
+            return Some(Cell::from(name.0));
+        }
+        self.texts.read().unwrap_or_else(PoisonError::into_inner).ids.get(text).copied()
+    }
+
     /// The cell for a text.
     pub fn text(&self, text: &str) -> Cell {
-        if let Some(name) = self.analysis.trace.strings.find(text) {
-            return Cell::from(name.0);
-        }
-        if let Some(&id) = self.texts.read().unwrap_or_else(PoisonError::into_inner).ids.get(text) {
-            return id;
+        if let Some(known) = self.find_text(text) {
+            return known;
         }
         let mut texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
         let id = OWN_TEXTS + texts.list.len() as Cell;

@@ -296,11 +296,11 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// The cell that a key stands for; none for a key of another column.
+    /// The cell that a key stands for; none for a key of another column, or of a text that is nowhere.
     pub(super) fn cell_of(&self, kind: Kind, key: &str) -> Option<Cell> {
         match (key.split_at_checked(1)?, kind) {
             (("-", ""), _) => Some(NONE),
-            (("t", text), Kind::Text) => Some(self.source.text(text)),
+            (("t", text), Kind::Text) => self.source.find_text(text),
             (("s", stack), Kind::Stack(_)) => stack.parse::<u32>().ok().map(Cell::from),
             (("n", number), Kind::Duration | Kind::Time | Kind::Count | Kind::Number) => {
                 number.parse().ok()

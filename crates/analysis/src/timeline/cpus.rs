@@ -25,7 +25,8 @@ pub struct CpuTimes {
 impl CpuTimes {
     /// Groups the switches of `trace` by CPU.
     pub fn new(trace: &Trace, window: Window) -> Self {
-        let cpus = trace.switches.cpu.iter().max().map_or(0, |&cpu| usize::from(cpu) + 1);
+        let last = trace.switches.cpu.iter().chain(&trace.samples.cpu).max();
+        let cpus = last.map_or(0, |&cpu| usize::from(cpu) + 1);
         let mut starts = vec![0u32; cpus + 1];
         trace.switches.cpu.iter().for_each(|&cpu| starts[usize::from(cpu) + 1] += 1);
         (0..cpus).for_each(|cpu| starts[cpu + 1] += starts[cpu]);
@@ -38,14 +39,12 @@ impl CpuTimes {
         }
         let mut sampled = vec![false; cpus];
         for &cpu in &trace.samples.cpu {
-            if let Some(sampled) = sampled.get_mut(usize::from(cpu)) {
-                *sampled = true;
-            }
+            sampled[usize::from(cpu)] = true;
         }
         Self { window, starts, switches, sampled }
     }
 
-    /// The number of CPUs, up to the last one with switches.
+    /// The number of CPUs, up to the last one with switches or samples.
     pub fn cpus(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
@@ -156,6 +155,9 @@ impl CpuTimes {
     /// The idle share of the CPUs' time inside `window` of which it is known who had them, 0.0 to
     /// 1.0; none without switches.
     pub fn idle_share(&self, trace: &Trace, window: Window) -> Option<f64> {
+        if self.switches.is_empty() {
+            return None;
+        }
         let window = window.intersect(self.window);
         // A damaged time can make a window of centuries. Times a few CPUs, it does not fit 64 bits.
         let (mut idle, mut total) = (0u128, 0u128);

@@ -1,6 +1,6 @@
 //! Where lost events hide what threads did.
 
-use unhitch_model::{Trace, Window};
+use unhitch_model::{Time, Trace, Window};
 
 /// Where events are missing. Only a loss on its own CPU hides a running thread; a loss on any CPU
 /// hides every other thread, because it may have run there.
@@ -41,6 +41,13 @@ impl Losses {
             .take_while(move |loss| loss.start < window.end)
             .map(move |loss| loss.intersect(window))
             .filter(|w| !w.is_empty())
+    }
+
+    /// True if events of `cpu` may be missing after `from` and until `to`, both included.
+    pub fn touch(&self, cpu: u16, from: Time, to: Time) -> bool {
+        let list = self.by_cpu.get(usize::from(cpu)).map_or(&[][..], Vec::as_slice);
+        let first = list.partition_point(|loss| loss.end <= from);
+        list.get(first).is_some_and(|loss| loss.start <= to)
     }
 }
 

@@ -9,6 +9,7 @@
 //! recorder adds them where it finds the fault). Without the repair, a thread would seem to leave a
 //! CPU on which it never was. The trace's warnings give the number of inferred switches.
 
+use super::losses::Losses;
 use std::ops::Range;
 use unhitch_model::{
     StackId, Switches, TaskState, ThreadId, Time, Trace, Window, linux::USUAL_PRIO,
@@ -187,6 +188,7 @@ fn find(trace: &Trace) -> Vec<Missing> {
 /// The chains of all CPUs, followed in time.
 struct Chains<'a> {
     trace: &'a Trace,
+    losses: Losses,
     cpus: Vec<Cpu>,
     threads: Vec<Seen>,
     missing: Vec<Missing>,
@@ -200,6 +202,7 @@ impl<'a> Chains<'a> {
         let threads = vec![Seen::default(); trace.threads.len()];
         Self {
             trace,
+            losses: Losses::new(trace),
             cpus: vec![Cpu::default(); cpus],
             threads,
             missing: Vec::new(),
@@ -307,12 +310,7 @@ impl<'a> Chains<'a> {
         };
         let (prev_prio, next_prio) = (prio(prev), prio(next));
         let seen = self.cpus[usize::from(cpu)].seen;
-        if !self
-            .trace
-            .losses
-            .iter()
-            .any(|loss| loss.cpu == cpu && loss.window.end > seen && loss.window.start <= time)
-        {
+        if !self.losses.touch(cpu, seen, time) {
             self.missing.push(Missing {
                 before,
                 time,

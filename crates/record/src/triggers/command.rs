@@ -1,7 +1,9 @@
 //! A command that is run again and again until it succeeds.
 
 use super::hit::{Hit, Stop};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +39,8 @@ fn run(command: &str, stop: &Stop) -> Option<String> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
+        // So that what the shell starts can be killed with it.
+        .process_group(0)
         .spawn()
         .ok()?;
     let out = child.stdout.take()?;
@@ -64,7 +68,10 @@ fn ends(child: &mut Child, stop: &Stop) -> Option<bool> {
             return Some(status.success());
         }
         if begun.elapsed() > TIMEOUT || stop.sleep(LOOK) {
-            let _ = child.kill();
+            // The shell has not been waited for: its id is still its own.
+            if let Some(group) = Pid::from_raw(child.id() as i32) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
             let _ = child.wait();
             return None;
         }
@@ -90,5 +97,38 @@ mod tests {
         assert_eq!(run("sleep 1000", &stop(true)), None);
         // More output than a pipe holds.
         assert_eq!(run("yes | head -c 300000", &stop(false)).as_deref(), Some("y"));
+    }
+
+    #[test]
+    fn a_command_is_killed_with_all_that_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let command = format!("sh -c 'echo $$ > {}; exec sleep 1000' | cat", file.display());
+        let stop = Stop::default();
+        let written = || std::fs::read_to_string(&file).ok()?.trim().parse::<u32>().ok();
+        let pid = std::thread::scope(|scope| {
+            let started = scope.spawn(|| {
+                let pid = loop {
+                    match written() {
+                        Some(pid) => break pid,
+                        None => std::thread::sleep(LOOK),
+                    }
+                };
+                stop.set();
+                pid
+            });
+            assert_eq!(run(&command, &stop), None);
+            started.join().unwrap()
+        });
+        // It is gone, or waits for its new parent to ask how it ended.
+        let lives = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+        };
+        let since = Instant::now();
+        while lives() {
+            assert!(since.elapsed() < TIMEOUT, "{pid} still runs");
+            std::thread::sleep(LOOK);
+        }
     }
 }

@@ -4,7 +4,9 @@ use super::view::{lane_of, thread_lane};
 use crate::Error;
 use crate::loaded::Loaded;
 use crate::params::{Params, wrong};
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
+use unhitch_analysis::explain::awaited_cpu;
 use unhitch_analysis::lod::{Lane, LaneState};
 use unhitch_analysis::{Cancel, Occupancy, Segment, StackKind, State};
 use unhitch_model::units;
@@ -100,10 +102,10 @@ fn thread_slice(
     let class =
         sleeps.then(|| unhitch_analysis::explain::class_of(loaded.analysis, &segment).name());
     let state = LaneState::of(loaded.analysis, &segment);
-    let (cpu, runnable) =
-        (loaded.analysis.cpu_of(&segment), matches!(segment.state, State::Runnable { .. }));
-    let occupants =
-        cpu.filter(|_| runnable).map_or(Vec::new(), |cpu| occupants(loaded, cpu, window));
+    let runnable = matches!(segment.state, State::Runnable { .. });
+    let awaited = awaited_cpu(loaded.analysis, &segment, window);
+    let occupants = awaited.map_or(Vec::new(), |cpu| occupants(loaded, cpu, window));
+    let cpu = awaited.or(loaded.analysis.cpu_of(&segment));
     let in_window = loaded.analysis.samples.of_thread(trace, thread, window);
     let samples = in_window.first().filter(|_| segment.state == State::Ran).map(|_| {
         let top = unhitch_analysis::samples::hot_spot(loaded.analysis, &[(thread, window)]);
@@ -199,15 +201,13 @@ pub(super) fn wake_of(loaded: &Loaded<'_>, wake: usize) -> Value {
 
 /// The threads that ran on a CPU, the longest first.
 pub(super) fn occupants(loaded: &Loaded<'_>, cpu: u16, window: Window) -> Vec<Value> {
-    let mut sums: Vec<(Option<ThreadId>, u64)> = Vec::new();
+    let mut sums: FxHashMap<Option<ThreadId>, u64> = FxHashMap::default();
     for Occupancy { window, thread, .. } in
         loaded.analysis.cpus.occupancy(loaded.trace, cpu, window)
     {
-        match sums.iter_mut().find(|(known, _)| *known == thread) {
-            Some((_, ns)) => *ns += window.duration_ns(),
-            None => sums.push((thread, window.duration_ns())),
-        }
+        *sums.entry(thread).or_default() += window.duration_ns();
     }
+    let mut sums: Vec<(Option<ThreadId>, u64)> = sums.into_iter().collect();
     sums.sort_by_key(|&(thread, ns)| (std::cmp::Reverse(ns), thread));
     let value = |&(thread, ns): &(Option<ThreadId>, u64)| json!({ "who": thread.map(|id| loaded.who(id, window.end)), "ns": ns });
     sums.iter().take(MAX_OCCUPANTS).map(value).collect()

@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use unhitch_analysis::answer::{self, TextLink};
+use unhitch_analysis::explain::awaited_cpu;
 use unhitch_analysis::lod::LaneState;
 use unhitch_analysis::wording::{Event, Reference};
 use unhitch_analysis::{Cancel, ChainLink, Evidence, Hop, LinkState, Share, WakeContext, What};
@@ -179,10 +180,9 @@ fn chain_link_value(
         }
         None => ("", loaded.stack(StackKind::Wait, segment.wait_stack(trace)), 0),
     };
-    let cpu = analysis.cpu_of(segment);
-    let had_it = cpu
-        .filter(|_| link.state == LinkState::Runnable)
-        .map_or(Vec::new(), |cpu| occupants(loaded, cpu, link.window));
+    let awaited = awaited_cpu(analysis, segment, link.window);
+    let had_it = awaited.map_or(Vec::new(), |cpu| occupants(loaded, cpu, link.window));
+    let cpu = awaited.or(analysis.cpu_of(segment));
     json!({
         "link": index, "who": loaded.who(link.thread, window.end), "lane": thread_lane(link.thread), "depth": depth,
         "state": state, "class": class, "from": loaded.at(link.window.start), "to": loaded.at(link.window.end),
