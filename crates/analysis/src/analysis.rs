@@ -1,6 +1,7 @@
 //! A trace with everything that is computed from it once.
 
 use crate::contacts::Contacts;
+use crate::grouped::Grouped;
 use crate::locks::kernel_locks::KernelLocks;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;
@@ -9,7 +10,7 @@ use crate::timeline::cpus::CpuTimes;
 use crate::timeline::process_times::ProcessTimes;
 use crate::timeline::{Segment, State, Timeline};
 use crate::user_marks::{UserMark, user_marks};
-use crate::wakers::Wakers;
+use crate::wakers::by_waker;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::OnceLock;
 use unhitch_model::{KeptWait, ThreadId, Trace, Window};
@@ -39,7 +40,7 @@ pub struct Analysis<'t> {
     /// Which threads ever woke which, computed on first use.
     contacts: OnceLock<Contacts>,
     /// The wake-ups of each waker, computed on first use.
-    wakers: OnceLock<Wakers>,
+    wakers: OnceLock<Grouped<u32>>,
     /// Where the waits of each thread begin in [`Trace::kept_waits`], computed on first use.
     kept_starts: OnceLock<Vec<u32>>,
     /// The kernel locks that its threads waited for.
@@ -82,8 +83,8 @@ impl<'t> Analysis<'t> {
 
     /// The wake-ups that `thread` issued itself inside `window`, as indices into the wakings.
     pub(crate) fn issued(&self, thread: ThreadId, window: Window) -> &[u32] {
-        let wakers = self.wakers.get_or_init(|| Wakers::new(self.trace, &self.stacks));
-        wakers.of(self.trace, thread, window)
+        let wakers = self.wakers.get_or_init(|| by_waker(self.trace, &self.stacks));
+        wakers.inside(thread.index(), window, &self.trace.wakings.time)
     }
 
     /// What the recorder noted of the waits of `thread`, in order of time.

@@ -18,6 +18,7 @@ pub mod diff;
 pub mod explain;
 mod facts;
 pub mod flame;
+mod grouped;
 mod locks;
 pub mod lod;
 pub mod patterns;
