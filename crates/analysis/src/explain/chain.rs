@@ -148,8 +148,7 @@ impl Group {
         key_ns: u64,
         same_key: Option<(Piece, Option<Hop>)>,
     ) {
-        self.window =
-            Window::new(self.window.start.min(window.start), self.window.end.max(window.end));
+        self.window = self.window.joined(window);
         self.pieces += pieces;
         self.hops += hops;
         self.key_ns += key_ns;

@@ -130,9 +130,8 @@ impl Stored<'_> {
                 } else {
                     more = true;
                 }
-                window = Some(window.map_or(Window::new(row.start, row.end), |window| {
-                    Window::new(window.start.min(row.start), window.end.max(row.end))
-                }));
+                let own = Window::new(row.start, row.end);
+                window = Some(window.map_or(own, |window| window.joined(own)));
             }
         }
         Ok(Members { threads: threads.into_iter().collect(), more, window })
