@@ -36,6 +36,7 @@ mod timer_sleep;
 mod unknown;
 
 pub use case::Case;
+pub(crate) use case::weaken;
 pub use finding::{Evidence, Finding, Pattern};
 
 use crate::Analysis;

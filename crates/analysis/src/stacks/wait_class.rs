@@ -134,7 +134,7 @@ pub struct Wait {
 }
 
 /// The device or clock behind a wake-up from an interrupt.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InterruptSource {
     /// The timeout with which the sleeper went to sleep.
@@ -150,5 +150,6 @@ pub enum InterruptSource {
     /// The kernel's read-copy-update machinery.
     Rcu,
     /// No rule matched.
+    #[default]
     Other,
 }
