@@ -30,6 +30,18 @@ pub enum LinkState {
     Unknown,
 }
 
+impl LinkState {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Runnable => "runnable",
+            Self::Sleeping => "sleeping",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// A stretch of the window.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChainLink {
