@@ -153,3 +153,18 @@ pub enum InterruptSource {
     #[default]
     Other,
 }
+
+impl InterruptSource {
+    /// The cell of a table, and the words in a sentence; none where no rule matched.
+    pub const fn words(self) -> Option<(&'static str, &'static str)> {
+        Some(match self {
+            Self::Timeout => ("(timeout)", "its timeout"),
+            Self::Alarm => ("(timer)", "an alarm"),
+            Self::Timer => ("(timer)", "a timer"),
+            Self::BlockIo => ("(block device)", "a block device"),
+            Self::Network => ("(network)", "the network"),
+            Self::Rcu => ("(RCU)", "RCU"),
+            Self::Other => return None,
+        })
+    }
+}

@@ -193,12 +193,9 @@ fn wake(loaded: &Loaded<'_>, link: &ChainLink, window: Window) -> Option<Value> 
     let (wake, by) = ended_by(loaded, link)?;
     let wakings = &loaded.trace.wakings;
     let source = wake.map(|wake| loaded.analysis.stacks.wake_source(loaded.trace, wake));
-    let interrupt = source
-        .and_then(|source| source.interrupt)
-        .map(|source| interrupt_words(source).trim_matches(&[' ', '(', ')'][..]));
     Some(json!({
         "at": wake.map(|wake| loaded.at(wakings.time[wake])), "waking": wake,
-        "context": source.map_or("unknown", |source| source.context.name()), "source": interrupt.filter(|words| !words.is_empty()),
+        "context": source.map_or("unknown", |source| source.context.name()), "source": source.and_then(interrupt_words),
         "by": by.map(|by| loaded.who(by, window.end)), "by_lane": by.map(thread_lane),
         "stack": loaded.stack(StackKind::Wake, wake.map_or(StackId::EMPTY, |wake| wakings.stack[wake])),
         "evidence": link.hop.as_ref().map_or(Evidence::Direct, evidence).name(),
