@@ -28,6 +28,7 @@ pub mod stalls;
 pub mod table;
 mod timeline;
 pub mod user_marks;
+mod waits;
 mod wakers;
 pub mod wording;
 
@@ -36,7 +37,7 @@ pub use cancel::{Cancel, Cancelled, Wanted};
 pub use candidate::{Candidate, StallKind};
 pub use diagnose::{Query, Stall, Waiter, command, diagnose};
 pub use explain::{Cause, ChainLink, Explanation, Hop, LinkState, Operation, Piece, Share, What};
-pub use locks::{Release, StackWaits, lock_of, unclassified_waits};
+pub use locks::{Release, lock_of};
 pub use patterns::{Evidence, Finding, Pattern};
 pub use samples::{HotInstruction, HotSpot, SampleIndex, Sampled, SelfSamples, self_samples};
 pub use stacks::text;
@@ -46,3 +47,4 @@ pub use stacks::{
 pub use timeline::cpus::{CpuTimes, Occupancy};
 pub use timeline::repair::repair;
 pub use timeline::{Segment, State, Timeline};
+pub use waits::{StackWaits, unclassified_waits};
