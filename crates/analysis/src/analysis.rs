@@ -1,6 +1,8 @@
 //! A trace with everything that is computed from it once.
 
 use crate::contacts::Contacts;
+use crate::grouped::Grouped;
+use crate::grouped::Grouped;
 use crate::locks::kernel_locks::KernelLocks;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;
@@ -9,7 +11,7 @@ use crate::timeline::cpus::CpuTimes;
 use crate::timeline::process_times::ProcessTimes;
 use crate::timeline::{Segment, State, Timeline};
 use crate::user_marks::{UserMark, user_marks};
-use crate::wakers::Wakers;
+use crate::wakers::by_waker;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::OnceLock;
 use unhitch_model::{KeptWait, ProcessId, ThreadId, Trace, Window};
@@ -37,11 +39,11 @@ pub struct Analysis<'t> {
     /// How long processes ran, computed on first use.
     process_times: OnceLock<ProcessTimes>,
     /// The threads of each process, computed on first use.
-    members: OnceLock<Vec<Vec<ThreadId>>>,
+    members: OnceLock<Grouped<ThreadId>>,
     /// Which threads ever woke which, computed on first use.
     contacts: OnceLock<Contacts>,
     /// The wake-ups of each waker, computed on first use.
-    wakers: OnceLock<Wakers>,
+    wakers: OnceLock<Grouped<u32>>,
     /// Where the waits of each thread begin in [`Trace::kept_waits`], computed on first use.
     kept_starts: OnceLock<Vec<u32>>,
     /// The kernel locks that its threads waited for.
@@ -85,8 +87,8 @@ impl<'t> Analysis<'t> {
 
     /// The wake-ups that `thread` issued itself inside `window`, as indices into the wakings.
     pub(crate) fn issued(&self, thread: ThreadId, window: Window) -> &[u32] {
-        let wakers = self.wakers.get_or_init(|| Wakers::new(self.trace, &self.stacks));
-        wakers.of(self.trace, thread, window)
+        let wakers = self.wakers.get_or_init(|| by_waker(self.trace, &self.stacks));
+        wakers.inside(thread.index(), window, &self.trace.wakings.time)
     }
 
     /// What the recorder noted of the waits of `thread`, in order of time.
@@ -120,15 +122,11 @@ impl<'t> Analysis<'t> {
     /// The threads of a process.
     pub(crate) fn threads_of(&self, process: ProcessId) -> &[ThreadId] {
         let members = self.members.get_or_init(|| {
-            let mut members = vec![Vec::new(); self.trace.threads.processes().count()];
-            for (id, thread) in self.trace.threads.iter() {
-                if let Some(members) = members.get_mut(thread.process.index()) {
-                    members.push(id);
-                }
-            }
-            members
+            let threads = &self.trace.threads;
+            let members = threads.iter().map(|(id, thread)| (thread.process.index(), id));
+            Grouped::by(threads.processes().count(), members)
         });
-        members.get(process.index()).map_or(&[], Vec::as_slice)
+        members.of(process.index())
     }
 
     /// The CPU that a segment ran on or waited for.

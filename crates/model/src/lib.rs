@@ -41,6 +41,7 @@
 //! ```
 
 mod address_spaces;
+mod calendar;
 mod descriptors;
 mod events;
 mod id;
@@ -64,6 +65,7 @@ mod visible;
 mod warnings;
 
 pub use address_spaces::{AddressSpace, AddressSpaces, Mapping};
+pub use calendar::Date;
 pub use descriptors::{Descriptor, DescriptorKind, Holder};
 pub use events::{
     Contention, ContentionKind, Contentions, Placement, Placements, Sample, Samples, Switch,

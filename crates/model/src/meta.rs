@@ -39,12 +39,6 @@ impl Format {
             Self::Ctf => "ctf",
         }
     }
-
-    /// True if another tool recorded it, and its reader keeps only what a [`Trace`](crate::Trace)
-    /// has a place for.
-    pub const fn is_import(self) -> bool {
-        matches!(self, Self::Perfetto | Self::TraceDat | Self::PerfScript | Self::Ctf)
-    }
 }
 
 /// What the source of a trace cannot tell, whatever happened on the machine.

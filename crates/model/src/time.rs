@@ -87,6 +87,19 @@ impl Window {
         Self { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 
+    /// Windows in order of time, joined where they overlap or touch.
+    pub fn disjoint(mut windows: Vec<Self>) -> Vec<Self> {
+        windows.sort_unstable();
+        let mut joined: Vec<Self> = Vec::new();
+        for window in windows {
+            match joined.last_mut() {
+                Some(last) if window.start <= last.end => *last = last.joined(window),
+                _ => joined.push(window),
+            }
+        }
+        joined
+    }
+
     /// True if the windows share at least one instant.
     pub fn overlaps(self, other: Self) -> bool {
         !self.intersect(other).is_empty()

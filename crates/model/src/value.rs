@@ -1,6 +1,6 @@
 //! [`Value`]: the value of an event's field, and how it prints.
 
-use crate::NameId;
+use crate::{Date, NameId};
 use std::{borrow::Cow, fmt, net::IpAddr};
 
 /// The value of one field of an event.
@@ -123,24 +123,15 @@ pub fn guid_text(bytes: &[u8; 16]) -> String {
     )
 }
 
-/// Days in 400 years, after which the calendar repeats.
-const ERA_DAYS: u64 = 146_097;
-
 fn file_time(ticks: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// From 1601-01-01, when Windows' time begins, until 1970.
+    const DAYS_TO_EPOCH: i64 = 134_774;
     let (days, of_day) = (ticks / 864_000_000_000, ticks % 864_000_000_000);
-    // 1601 begins an era. Counting years from March puts the leap day at the end of a year.
-    let days = days + ERA_DAYS * 4 + 306;
-    let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let date = of_year - (153 * month + 2) / 5 + 1;
-    let (year, month) = (era * 400 + year, if month < 10 { month + 3 } else { month - 9 });
-    let year = year + u64::from(month <= 2);
+    let date = Date::after_epoch(days as i64 - DAYS_TO_EPOCH);
     let seconds = of_day / 10_000_000;
     write!(
         f,
-        "{year:04}-{month:02}-{date:02} {:02}:{:02}:{:02}.{:07}",
+        "{date} {:02}:{:02}:{:02}.{:07}",
         seconds / 3600,
         seconds / 60 % 60,
         seconds % 60,

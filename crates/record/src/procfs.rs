@@ -385,11 +385,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("procs");
         let line = "1234567\n";
-        std::fs::write(&path, format!("1\n{}", line.repeat(MAX_SMALL_FILE_BYTES as usize)))
-            .unwrap();
+        fs::write(&path, format!("1\n{}", line.repeat(MAX_SMALL_FILE_BYTES as usize))).unwrap();
         let read = read_small(&path).unwrap();
         assert!(read.ends_with(&format!("\n{line}")) && read.len() < MAX_SMALL_FILE_BYTES as usize);
-        std::fs::write(&path, "1\n2").unwrap();
+        fs::write(&path, "1\n2").unwrap();
         assert_eq!(read_small(&path).as_deref(), Some("1\n2"));
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use unhitch_analysis::Stall;
 use unhitch_analysis::table::{Kind, NOTHING, TypedColumn, Words};
 use unhitch_model::units::hex;
-use unhitch_model::{ModuleKind, SaveReason, Trace};
+use unhitch_model::{Date, ModuleKind, SaveReason, Trace};
 
 /// Maximum waits of a recording that `wait_patterns` keeps: those with the longest sums.
 const MAX_WAIT_PATTERNS: usize = 300;
@@ -97,17 +97,7 @@ impl Rows {
 /// The day (UTC) on which a recording begins, `1970-01-01` where its file does not say.
 pub fn day(trace: &Trace) -> String {
     let days = recorded_ns(trace).unwrap_or(0).div_euclid(86_400_000_000_000);
-    // Days to a date: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+    Date::after_epoch(days).to_string()
 }
 
 /// When a recording begins, nanoseconds since the Unix epoch.

@@ -5,16 +5,12 @@ use super::spans_json::{SentenceJson, sentences};
 use super::thread_json::{ThreadJson, thread_json};
 use super::waker_vs_holder::WakerVsHolder;
 use crate::diagnose::Stall;
-use crate::explain::{ChainLink, LinkState, class_of, partition};
-use crate::samples::hot_spot;
+use crate::explain::{ChainLink, LinkState, partition};
 use crate::wording::units;
 use crate::{Analysis, Evidence, Hop, WakeContext};
 use serde::Serialize;
 use std::fmt::Write;
 use unhitch_model::{FrameId, StackId, ThreadId, Throttling, Time, Trace};
-
-/// Maximum links of a chain; neighbours absorb the short ones.
-const MAX_LINKS: usize = 32;
 
 /// What `unhitch why --json` prints.
 #[derive(Serialize, Debug)]
@@ -226,7 +222,7 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
         },
         chain: stall
             .explanation
-            .chain(MAX_LINKS)
+            .chain(ChainLink::MAX)
             .iter()
             .rev()
             .map(|link| link_json(analysis, link, window.end))
@@ -283,61 +279,36 @@ fn readings_json(analysis: &Analysis<'_>, stall: &Stall) -> Option<ReadingsJson>
 fn link_json(analysis: &Analysis<'_>, link: &ChainLink, at: Time) -> LinkJson {
     let trace = analysis.trace;
     let ThreadJson { pid, tid, process, thread } = thread_json(analysis, link.thread, at);
-    let segment = &link.piece.segment;
-    let own_wait = segment.wait_stack(trace);
-    let (class, stack, waited_ns, wake) = match &link.hop {
+    let wait = link.wait(analysis);
+    let wake = match &link.hop {
         Some(hop) => {
             let wake_stack = hop.release().map_or(StackId::EMPTY, |wake| trace.wakings.stack[wake]);
-            let wake = WakeJson {
+            Some(WakeJson {
                 context: hop.source.context.name(),
                 by: Some(thread_json(analysis, hop.by, at)),
                 at_ns: hop.release().map(|wake| trace.wakings.time[wake].nanos()),
                 stack: trace.stack_names(wake_stack),
-            };
-            (
-                hop.class.name(),
-                trace.stack_names(hop.wait_stack),
-                hop.slept.duration_ns(),
-                Some(wake),
-            )
+            })
         }
-        None if link.state == LinkState::Sleeping => {
-            let wake = segment.wake.map(|wake| WakeJson {
-                context: analysis.stacks.wake_source(trace, wake).context.name(),
-                by: None,
-                at_ns: Some(trace.wakings.time[wake].nanos()),
-                stack: names(trace, analysis.stacks.own_frames(trace, trace.wakings.stack[wake])),
-            });
-            (
-                class_of(analysis, segment).name(),
-                trace.stack_names(own_wait),
-                segment.window.duration_ns(),
-                wake,
-            )
-        }
-        None if link.state == LinkState::Running => {
-            let hot = hot_spot(analysis, &[(link.thread, link.window)]);
-            ("", hot.map(|spot| trace.stack_names(spot.stack)).unwrap_or_default(), 0, None)
-        }
-        None => ("", trace.stack_names(own_wait), 0, None),
-    };
-    let state = match link.state {
-        LinkState::Running => "running",
-        LinkState::Runnable => "runnable",
-        LinkState::Sleeping => "sleeping",
-        LinkState::Unknown => "unknown",
+        None if link.state == LinkState::Sleeping => link.piece.segment.wake.map(|wake| WakeJson {
+            context: analysis.stacks.wake_source(trace, wake).context.name(),
+            by: None,
+            at_ns: Some(trace.wakings.time[wake].nanos()),
+            stack: names(trace, analysis.stacks.own_frames(trace, trace.wakings.stack[wake])),
+        }),
+        None => None,
     };
     LinkJson {
         pid,
         tid,
         process,
         thread,
-        state,
+        state: link.state.name(),
         from_ns: link.window.start.nanos(),
         to_ns: link.window.end.nanos(),
-        class,
-        stack,
-        waited_ns,
+        class: wait.class,
+        stack: trace.stack_names(wait.stack),
+        waited_ns: wait.waited_ns,
         lock: link.hop.and_then(|hop| hop.lock_avma).map(|avma| format!("{avma:#x}")),
         owner: link.hop.and_then(|hop| hop.owner).map(|owner| thread_json(analysis, owner, at)),
         pieces: link.pieces,

@@ -3,6 +3,7 @@
 mod clauses;
 mod info;
 mod json;
+mod link;
 mod machine;
 mod proofs;
 mod saved;
@@ -16,6 +17,7 @@ mod words;
 pub use clauses::{Clause, ClauseKind, TextLink, clauses};
 pub use info::Info;
 pub use json::Why;
+pub use link::LinkWait;
 pub use saved::{SavedJson, seen_by_trigger};
 pub use svg::svg;
 pub use text::{Nothing, nothing_found, one_line, text, text_for, text_of, took};

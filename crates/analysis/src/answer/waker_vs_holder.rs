@@ -66,9 +66,7 @@ impl<'a> WakerVsHolder<'a> {
             Some(behind) => (behind, Some(SameLock::Owner)),
             None => (held, Some(SameLock::Address)),
         };
-        while let Some(parent) =
-            last.parent.and_then(|parent| explanation.hops.get(parent as usize))
-        {
+        for (_, parent) in explanation.hops_to(last.parent) {
             same_lock = same_lock.min(same(analysis, parent, last));
             last = parent;
         }

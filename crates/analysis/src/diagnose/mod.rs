@@ -14,7 +14,7 @@ mod waiters;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::explain;
 use crate::explain::throttling::main_throttling;
-use crate::patterns::{Evidence, Finding, Pattern, judge};
+use crate::patterns::{Finding, Pattern, judge, weaken};
 use crate::stalls::{command, excuse, input, machine, ui_delay};
 use crate::wording::sentence::{Sentence, sentence};
 use crate::{Analysis, Explanation};
@@ -128,13 +128,9 @@ fn mark_idle(finding: &mut Finding) {
     let head = "All waits of this thread that were recorded here were for work, for events or for \
                 a set time; this is the longest.";
     finding.sentences.insert(0, Sentence::from(head));
-    if finding.evidence == Evidence::Direct {
-        finding.evidence = Evidence::Inferred;
-        finding.evidence_words = sentence!(
-            "{}, but nothing shows whether anybody wanted this wait to end",
-            std::mem::take(&mut finding.evidence_words)
-        );
-    }
+    weaken(finding, |words| {
+        sentence!("{}, but nothing shows whether anybody wanted this wait to end", words)
+    });
     if matches!(finding.pattern, Pattern::Unknown | Pattern::DeadEnd | Pattern::TimerSleep) {
         finding.pattern = Pattern::Unknown;
         finding.culprit = None;

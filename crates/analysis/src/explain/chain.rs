@@ -30,6 +30,18 @@ pub enum LinkState {
     Unknown,
 }
 
+impl LinkState {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Runnable => "runnable",
+            Self::Sleeping => "sleeping",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// A stretch of the window.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChainLink {
@@ -148,8 +160,7 @@ impl Group {
         key_ns: u64,
         same_key: Option<(Piece, Option<Hop>)>,
     ) {
-        self.window =
-            Window::new(self.window.start.min(window.start), self.window.end.max(window.end));
+        self.window = self.window.joined(window);
         self.pieces += pieces;
         self.hops += hops;
         self.key_ns += key_ns;

@@ -123,6 +123,18 @@ impl Hop {
 impl Explanation {
     /// The hop that led to a piece.
     pub fn hop_of(&self, piece: &Piece) -> Option<&Hop> {
-        piece.hop.and_then(|hop| self.hops.get(hop as usize))
+        self.hop(piece.hop)
+    }
+
+    /// The hop with this number.
+    pub(crate) fn hop(&self, number: Option<u32>) -> Option<&Hop> {
+        self.hops.get(number? as usize)
+    }
+
+    /// The hop with this number and those that led to it, up to the victim's own wait, each with its
+    /// number.
+    pub(crate) fn hops_to(&self, number: Option<u32>) -> impl Iterator<Item = (u32, &Hop)> {
+        let numbered = |number: Option<u32>| number.zip(self.hop(number));
+        std::iter::successors(numbered(number), move |(_, hop)| numbered(hop.parent))
     }
 }

@@ -52,12 +52,7 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
         if window.is_empty() {
             continue;
         }
-        let (segments, queued) = since_acquisition(
-            analysis,
-            thread,
-            window,
-            hop.and_then(|hop| explanation.hops.get(hop as usize)),
-        );
+        let (segments, queued) = since_acquisition(analysis, thread, window, explanation.hop(hop));
         let before = analysis.timeline.life(thread).start.min(window.end);
         if window.start < before && !queued {
             // The waker did not exist yet: what came before its birth is not explained by it.
@@ -71,7 +66,7 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
             // A waker that seems asleep while it wakes is damage; following only earlier ends
             // is also what makes this terminate. An owner may well sleep until the end.
             let is_owner = || {
-                let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
+                let led = explanation.hop(hop);
                 led.is_none_or(|hop| hop.wake.is_none() && hop.released.is_none() && !hop.ran_on)
             };
             let earlier = segment.window.end < window.end
@@ -86,10 +81,9 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
                 }
                 None => {
                     let asleep = matches!(segment.state, State::Sleeping(_));
-                    let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
                     // A kernel worker that only reports the device's completion rested until
                     // then: the device took that time.
-                    let device = led.filter(|hop| {
+                    let device = explanation.hop(hop).filter(|hop| {
                         hop.class.is_disk() && class_of(analysis, &segment) == WaitClass::KernelIdle
                     });
                     let (cause, thread) = match device {
@@ -120,8 +114,7 @@ fn really_ends(analysis: &Analysis<'_>, segment: &Segment) -> Time {
 
 /// When the wait of a hop ended: after the window that is explained, if that ends inside the wait.
 fn wait_ends(analysis: &Analysis<'_>, explanation: &Explanation, hop: Option<u32>) -> Time {
-    let hop = hop.and_then(|hop| explanation.hops.get(hop as usize));
-    let cut = hop.filter(|hop| hop.window.end == explanation.window.end);
+    let cut = explanation.hop(hop).filter(|hop| hop.window.end == explanation.window.end);
     let wake = cut.and_then(|hop| analysis.trace.wakings.time.get(hop.wake?));
     wake.copied().unwrap_or_default()
 }
@@ -189,8 +182,7 @@ fn follow(
         Some(_) => None,
     };
     let (by, source) = ended.or(ran_on.map(|runner| (runner, by_task)))?;
-    let depth =
-        parent.and_then(|hop| explanation.hops.get(hop as usize)).map_or(1, |hop| hop.depth + 1);
+    let depth = explanation.hop(parent).map_or(1, |hop| hop.depth + 1);
     let wake =
         segment.wake.filter(|_| ran_on.is_none() && signalled_by(analysis, segment).is_none());
     let usable =
@@ -248,9 +240,7 @@ fn owner_then_waker(
 
 /// True for the victim, and for who led to `hop`: in a deadlock, owners wait for each other.
 fn is_in_chain(explanation: &Explanation, thread: ThreadId, hop: Option<u32>) -> bool {
-    let hop_at = |hop: Option<u32>| explanation.hops.get(hop? as usize);
-    let mut chain = std::iter::successors(hop_at(hop), |led| hop_at(led.parent));
-    explanation.victim == thread || chain.any(|led| led.by == thread)
+    explanation.victim == thread || explanation.hops_to(hop).any(|(_, led)| led.by == thread)
 }
 
 /// The cause of a segment that leads no further.

@@ -195,9 +195,8 @@ fn is_by_server(analysis: &Analysis<'_>, hop: &Hop) -> bool {
 
 /// True if the time leads to the thread that the verdict blames.
 fn is_for_culprit(explanation: &Explanation, piece: &Piece) -> bool {
-    let hop_at = |hop: Option<u32>| explanation.hops.get(hop? as usize);
-    let mut hops = std::iter::successors(hop_at(piece.hop), |hop| hop_at(hop.parent));
-    explanation.blames.is_some_and(|culprit| hops.any(|hop| hop.by == culprit))
+    let mut hops = explanation.hops_to(piece.hop);
+    explanation.blames.is_some_and(|culprit| hops.any(|(_, hop)| hop.by == culprit))
 }
 
 /// True for a wait of the victim itself in which it had nothing to do. What others did meanwhile is
@@ -213,10 +212,8 @@ fn own_wait(
     explanation: &Explanation,
     piece: &Piece,
 ) -> Option<(WaitClass, StackId)> {
-    let hop_at = |hop: Option<u32>| explanation.hops.get(hop? as usize);
-    let own = std::iter::successors(hop_at(piece.hop), |hop| hop_at(hop.parent)).last();
-    match (own, piece.segment.state) {
-        (Some(hop), _) => Some((hop.class, hop.wait_stack)),
+    match (explanation.hops_to(piece.hop).last(), piece.segment.state) {
+        (Some((_, hop)), _) => Some((hop.class, hop.wait_stack)),
         (None, State::Sleeping(_)) => {
             let stack = piece.segment.wait_stack(analysis.trace);
             Some((class_of(analysis, &piece.segment), stack))

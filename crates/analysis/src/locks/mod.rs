@@ -1,9 +1,11 @@
 //! Locks: which waits are for one lock, and who releases it.
 
 pub(crate) mod kernel_locks;
+mod lock_address;
 mod releases;
 mod same_lock;
 
-pub use releases::{Release, StackWaits, releases, unclassified_waits, waits_ended_in, waits_for};
-pub use same_lock::lock_of;
-pub(crate) use same_lock::{is_same_address, is_same_lock, leaf, waits_for_lock};
+pub(crate) use lock_address::is_same_address;
+pub use lock_address::lock_of;
+pub use releases::{Release, releases};
+pub(crate) use same_lock::{is_same_lock, leaf, waits_for_lock};

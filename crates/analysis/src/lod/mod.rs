@@ -351,16 +351,7 @@ fn lost(analysis: &Analysis<'_>, cpu: u16, screen: &Screen) -> Vec<Window> {
         .iter()
         .filter(|loss| loss.cpu == cpu)
         .map(|loss| loss.window.intersect(screen.window));
-    let mut list: Vec<Window> = own.filter(|window| !window.is_empty()).collect();
-    list.sort_unstable();
-    let mut joined: Vec<Window> = Vec::new();
-    for window in list {
-        match joined.last_mut() {
-            Some(last) if window.start <= last.end => last.end = last.end.max(window.end),
-            _ => joined.push(window),
-        }
-    }
-    joined
+    Window::disjoint(own.filter(|window| !window.is_empty()).collect())
 }
 
 /// The samples of each CPU, except those that found it idle.

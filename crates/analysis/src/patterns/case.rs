@@ -390,7 +390,7 @@ pub(super) fn in_function(words: &'static str, name: &str) -> Sentence {
 }
 
 /// A weaker evidence in place of a direct one.
-pub(super) fn weaken(finding: &mut Finding, words: impl FnOnce(Sentence) -> Sentence) {
+pub(crate) fn weaken(finding: &mut Finding, words: impl FnOnce(Sentence) -> Sentence) {
     if finding.evidence == Evidence::Direct {
         finding.evidence = Evidence::Inferred;
         finding.evidence_words = words(std::mem::take(&mut finding.evidence_words));

@@ -1,7 +1,7 @@
 //! CPU starvation: the victim was runnable, and others had the CPU, or the quota of its control
 //! group kept it from running. Likewise a thread that the victim waited for.
 
-use super::case::Case;
+use super::case::{Case, weaken};
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::throttling::{self, is_in_known_groups, throttled};
 use crate::explain::{Cause, Piece};
@@ -132,12 +132,9 @@ fn beside_quota(case: &Case<'_>, thread: ThreadId, starved: u64, finding: &mut F
     };
     let words = throttling::words(&trace.machine, &quota);
     finding.sentences.push(sentence!("For a part of the time it was {}.", words));
-    if finding.evidence == Evidence::Direct {
-        finding.evidence = Evidence::Inferred;
-        finding.evidence_words = Sentence::from(
-            "when the quota kept it from running, and when others did, is not known",
-        );
-    }
+    weaken(finding, |_| {
+        Sentence::from("when the quota kept it from running, and when others did, is not known")
+    });
 }
 
 /// Why the thread did not get a CPU that nobody had: by the machine's counters, and by conjecture

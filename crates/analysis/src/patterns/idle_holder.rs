@@ -81,20 +81,16 @@ fn held_by_idler<'a>(case: &'a Case<'_>) -> Option<(&'a Hop, &'a Hop, u64)> {
         }
     }
     let ((lock, idle), ns) = sums.into_iter().max_by_key(|&(hops, ns)| (ns, Reverse(hops)))?;
-    Some((explanation.hops.get(lock as usize)?, explanation.hops.get(idle as usize)?, ns))
+    Some((explanation.hop(Some(lock))?, explanation.hop(Some(idle))?, ns))
 }
 
 /// The nearest wait for a lock on the way to a piece whose holder was idle, and that holder's wait,
 /// by their indices.
 fn lock_and_idle(explanation: &Explanation, piece: &Piece) -> Option<(u32, u32)> {
-    let mut at = piece.hop?;
-    loop {
-        let hop = explanation.hops.get(at as usize)?;
-        let parent = hop.parent?;
-        let is_lock = explanation.hops.get(parent as usize)?.class == WaitClass::Lock;
-        if hop.class == WaitClass::Idle && is_lock {
-            return Some((parent, at));
-        }
-        at = parent;
-    }
+    let is_lock = |hop: &Hop| hop.class == WaitClass::Lock;
+    let is_idler = |hop: &Hop| {
+        hop.class == WaitClass::Idle && explanation.hop(hop.parent).is_some_and(is_lock)
+    };
+    let (idle, hop) = explanation.hops_to(piece.hop).find(|(_, hop)| is_idler(hop))?;
+    Some((hop.parent?, idle))
 }

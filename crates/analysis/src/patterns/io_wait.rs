@@ -7,8 +7,8 @@ use super::finding::{Finding, Pattern};
 use super::group_limits;
 use crate::WaitClass;
 use crate::explain::{Cause, What};
-use crate::locks::waits_for;
 use crate::stacks::text::own_function;
+use crate::waits::waits_for;
 use crate::wording::sentence::{Sentence, count, duration, plural, sentence};
 use unhitch_model::{System, ThreadId};
 

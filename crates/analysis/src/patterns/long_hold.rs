@@ -149,8 +149,7 @@ impl Hold {
 
 /// The threads through which the lock came to the holder.
 fn came_through(case: &Case<'_>, hop: &Hop) -> Option<Sentence> {
-    let hop_at = |hop: Option<u32>| case.explanation.hops.get(hop? as usize);
-    let nearer = std::iter::successors(hop_at(hop.parent), |nearer| hop_at(nearer.parent));
+    let nearer = case.explanation.hops_to(hop.parent).map(|(_, nearer)| nearer);
     let nearer: Vec<&Hop> = nearer.take_while(|nearer| nearer.class == WaitClass::Lock).collect();
     let first = nearer.last()?.sleeper;
     let between: FxHashSet<ThreadId> =

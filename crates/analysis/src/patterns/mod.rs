@@ -36,6 +36,7 @@ mod timer_sleep;
 mod unknown;
 
 pub use case::Case;
+pub(crate) use case::weaken;
 pub use finding::{Evidence, Finding, Pattern};
 pub(crate) use lock_starvation::MIN_WAKES_IN_VAIN;
 

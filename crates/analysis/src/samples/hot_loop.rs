@@ -141,10 +141,9 @@ struct Flow {
 
 impl Flow {
     fn new(code: &[Instruction]) -> Self {
-        let anywhere = code.len();
         let mut flow = Self {
-            next: vec![Vec::new(); anywhere + 1],
-            previous: vec![Vec::new(); anywhere + 1],
+            next: vec![Vec::new(); code.len()],
+            previous: vec![Vec::new(); code.len()],
             backward_targets: Vec::new(),
         };
         for (index, instruction) in code.iter().enumerate() {

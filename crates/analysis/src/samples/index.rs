@@ -1,12 +1,12 @@
 //! The CPU samples of each thread.
 
+use crate::grouped::Grouped;
 use rustc_hash::FxHashMap;
 use unhitch_model::{FrameId, NameId, ThreadId, Trace, Window};
 
 /// The samples of every thread, in order of time.
 pub struct SampleIndex {
-    starts: Vec<u32>,
-    samples: Vec<u32>,
+    by_thread: Grouped<u32>,
 }
 
 /// The instruction with the most samples of some code.
@@ -23,32 +23,13 @@ pub struct HotInstruction {
 impl SampleIndex {
     /// Groups the samples of `trace` by thread.
     pub fn new(trace: &Trace) -> Self {
-        let threads = trace.threads.len();
-        let mut starts = vec![0u32; threads + 1];
-        trace.samples.thread.iter().for_each(|thread| starts[thread.index() + 1] += 1);
-        (0..threads).for_each(|index| starts[index + 1] += starts[index]);
-        let mut next = starts.clone();
-        let mut samples = vec![0u32; trace.samples.len()];
-        for (index, thread) in trace.samples.thread.iter().enumerate() {
-            let slot = &mut next[thread.index()];
-            samples[*slot as usize] = index as u32;
-            *slot += 1;
-        }
-        Self { starts, samples }
+        let threads = trace.samples.thread.iter().map(|thread| thread.index());
+        Self { by_thread: Grouped::by(trace.threads.len(), threads.zip(0..)) }
     }
 
     /// The indices of a thread's samples inside `window`.
     pub fn of_thread(&self, trace: &Trace, thread: ThreadId, window: Window) -> &[u32] {
-        let (Some(&start), Some(&end)) =
-            (self.starts.get(thread.index()), self.starts.get(thread.index() + 1))
-        else {
-            return &[];
-        };
-        let all = &self.samples[start as usize..end as usize];
-        let time = |sample: &u32| trace.samples.time[*sample as usize];
-        let from = all.partition_point(|sample| time(sample) < window.start);
-        let to = all.partition_point(|sample| time(sample) < window.end);
-        &all[from..to.max(from)]
+        self.by_thread.inside(thread.index(), window, &trace.samples.time)
     }
 
     /// The instruction of `function` with the most samples inside `runs`; none if it is never a

@@ -86,7 +86,7 @@ pub struct WakeSource {
     pub interrupt: Option<InterruptSource>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct StackClass {
     wait: Wait,
     unlocks: bool,
@@ -210,21 +210,7 @@ impl StackClasses {
     }
 
     fn get(&self, stack: StackId) -> StackClass {
-        self.stacks.get(stack.index()).or(self.stacks.first()).copied().unwrap_or(StackClass {
-            wait: Wait::default(),
-            unlocks: false,
-            exits: false,
-            debugger: false,
-            thaws: false,
-            signals: false,
-            kernel_thread: false,
-            softirq_by_task: false,
-            interrupt: InterruptSource::Other,
-            noise: 0,
-            interrupt_len: 0,
-            signature: 0,
-            caller: 0,
-        })
+        self.stacks.get(stack.index()).or(self.stacks.first()).copied().unwrap_or_default()
     }
 
     /// The class of a wait on this stack.

@@ -134,7 +134,7 @@ pub struct Wait {
 }
 
 /// The device or clock behind a wake-up from an interrupt.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InterruptSource {
     /// The timeout with which the sleeper went to sleep.
@@ -150,5 +150,21 @@ pub enum InterruptSource {
     /// The kernel's read-copy-update machinery.
     Rcu,
     /// No rule matched.
+    #[default]
     Other,
+}
+
+impl InterruptSource {
+    /// The cell of a table, and the words in a sentence; none where no rule matched.
+    pub const fn words(self) -> Option<(&'static str, &'static str)> {
+        Some(match self {
+            Self::Timeout => ("(timeout)", "its timeout"),
+            Self::Alarm => ("(timer)", "an alarm"),
+            Self::Timer => ("(timer)", "a timer"),
+            Self::BlockIo => ("(block device)", "a block device"),
+            Self::Network => ("(network)", "the network"),
+            Self::Rcu => ("(RCU)", "RCU"),
+            Self::Other => return None,
+        })
+    }
 }

@@ -37,9 +37,10 @@ pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> 
         let spinning = || spinning(analysis, explanation.victim, explanation.window).is_some();
         *has_spun.get_or_init(spinning)
     };
+    let own_wait = |hop: u32| explanation.hops_to(Some(hop)).last();
     let counts = |piece: &&Piece| {
         let mut is_wanted = |hop: u32| {
-            let Some((index, root)) = first_hop(explanation, hop) else { return false };
+            let Some((index, root)) = own_wait(hop) else { return false };
             *wanted.entry(index).or_insert_with(|| {
                 root.class == WaitClass::Lock
                     || habits.has_asked(root.sleeper, root.wait_stack, root.by)
@@ -52,8 +53,7 @@ pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> 
                 is_wanted(hop) && !own.excuses(piece.thread, hop, &mut habits)
             }
             (Cause::Timer | Cause::Timeout, Some(hop)) => {
-                let root = first_hop(explanation, hop).map(|(_, root)| root);
-                let idle = root.is_some_and(|root| root.class.is_chosen());
+                let idle = own_wait(hop).is_some_and(|(_, root)| root.class.is_chosen());
                 is_wanted(hop) && !habits.is_habit(piece, idle)
             }
             _ => false,
@@ -87,12 +87,12 @@ impl<'a, 't> OwnWork<'a, 't> {
 
     /// True if the work of `worker`, which `hop` leads to, is no stall for the victim.
     fn excuses(&self, worker: ThreadId, hop: u32, habits: &mut Habits<'_, '_>) -> bool {
-        let hops = std::iter::successors(self.explanation.hops.get(hop as usize), |hop| {
-            self.explanation.hops.get(hop.parent? as usize)
-        });
-        let has_lock = || hops.clone().any(|hop| hop.class == WaitClass::Lock);
+        let has_lock = || {
+            let mut hops = self.explanation.hops_to(Some(hop));
+            hops.any(|(_, hop)| hop.class == WaitClass::Lock)
+        };
         let mut is_unusual = || {
-            first_hop(self.explanation, hop).is_some_and(|(_, root)| {
+            self.explanation.hops_to(Some(hop)).last().is_some_and(|(_, root)| {
                 habits.is_rare(root.sleeper, root.wait_stack) || habits.is_far_longer(root)
             })
         };
@@ -102,12 +102,6 @@ impl<'a, 't> OwnWork<'a, 't> {
             && !has_lock()
             && !(is_unusual() && self.has_rhythm())
     }
-}
-
-/// The victim's own wait by which `hop` is reached, with its number.
-fn first_hop(explanation: &Explanation, hop: u32) -> Option<(u32, &Hop)> {
-    let numbered = |hop: u32| Some((hop, explanation.hops.get(hop as usize)?));
-    std::iter::successors(numbered(hop), |(_, hop)| numbered(hop.parent?)).last()
 }
 
 /// How often, and how long, threads slept at their places.

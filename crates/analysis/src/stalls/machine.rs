@@ -7,8 +7,8 @@
 //! stall.
 
 use crate::candidate::{Candidate, MassRelease, StallKind};
-use crate::locks::waits_ended_in;
 use crate::stacks::text::own_function;
+use crate::waits::waits_ended_in;
 use crate::wording::sentence::{count, duration, function, plural, sentence};
 use crate::wording::{Sentence, Span, Subject, units};
 use crate::{Analysis, WaitClass};

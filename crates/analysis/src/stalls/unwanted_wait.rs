@@ -40,11 +40,7 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
 
 fn is_unwanted(analysis: &Analysis<'_>, operation: &Operation) -> bool {
     match operation.class {
-        WaitClass::Lock
-        | WaitClass::BlockIo
-        | WaitClass::FileSystem
-        | WaitClass::Memory
-        | WaitClass::Stopped => true,
+        class if class.is_unwanted() => true,
         WaitClass::KernelIdle => false,
         // vfork and exec wait uninterruptibly for their child: that is normal, not a hang.
         WaitClass::Process | WaitClass::Timer => false,

@@ -63,15 +63,11 @@ pub(super) fn woken_by(source: &Source<'_>, row: &Row) -> Cell {
     let Some((wake, _)) = source.waking(row) else { return NONE };
     let WakeSource { context, interrupt } =
         source.analysis.stacks.wake_source(source.analysis.trace, wake);
-    match (waker(source, row), interrupt) {
+    match (waker(source, row), interrupt.and_then(InterruptSource::words)) {
         (Some((thread, at)), _) => thread_name(source, thread, at),
-        (None, Some(InterruptSource::Timeout)) => source.text("(timeout)"),
-        (None, Some(InterruptSource::Alarm | InterruptSource::Timer)) => source.text("(timer)"),
-        (None, Some(InterruptSource::BlockIo)) => source.text("(block device)"),
-        (None, Some(InterruptSource::Network)) => source.text("(network)"),
-        (None, Some(InterruptSource::Rcu)) => source.text("(RCU)"),
-        (None, _) if context == WakeContext::Idle => source.text("(interrupt while idle)"),
-        (None, _) => source.text("(interrupt)"),
+        (None, Some((cell, _))) => source.text(cell),
+        (None, None) if context == WakeContext::Idle => source.text("(interrupt while idle)"),
+        (None, None) => source.text("(interrupt)"),
     }
 }
 

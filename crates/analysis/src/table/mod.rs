@@ -34,6 +34,7 @@ mod series;
 mod source;
 mod stack_paths;
 mod stored;
+mod sum;
 mod typed;
 mod whole;
 

@@ -5,10 +5,11 @@
 //! its part of the rows in arrays with one element per distinct cell; the sums are then added.
 
 use super::column::Column;
-use super::query::{Aggregate, Heading, Query, Shown};
+use super::query::{Heading, Query, Shown};
 use super::rows::Row;
 use super::run::first_sorted;
 use super::stored::{Codes, STRIDE, Selection, Stored, Value};
+use super::sum::Sum;
 use super::{Cell, NONE, Name};
 use crate::cancel::{Cancel, Wanted};
 use rayon::prelude::*;
@@ -129,9 +130,8 @@ impl Stored<'_> {
                 } else {
                     more = true;
                 }
-                window = Some(window.map_or(Window::new(row.start, row.end), |window| {
-                    Window::new(window.start.min(row.start), window.end.max(row.end))
-                }));
+                let own = Window::new(row.start, row.end);
+                window = Some(window.map_or(own, |window| window.joined(own)));
             }
         }
         Ok(Members { threads: threads.into_iter().collect(), more, window })
@@ -290,10 +290,7 @@ impl Stored<'_> {
         values: &[Cell],
         cancel: &Cancel,
     ) -> Wanted<Vec<Sum>> {
-        let add = |sum: &mut Sum, row: usize| match values[row] {
-            NONE => {}
-            value => sum.add(value),
-        };
+        let add = |sum: &mut Sum, row: usize| sum.add(values[row]);
         self.grouped(rows, codes, add, Sum::join, cancel)
     }
 
@@ -405,46 +402,5 @@ impl Stored<'_> {
             thread: (!about_cpu).then_some(row.thread),
             cpu: (row.cpu != u16::MAX).then_some(row.cpu),
         })
-    }
-}
-
-/// The values of a group added up so far.
-#[derive(Clone, Copy, Default)]
-struct Sum {
-    count: u64,
-    sum: Cell,
-    min: Cell,
-    max: Cell,
-}
-
-impl Sum {
-    #[inline]
-    fn add(&mut self, value: Cell) {
-        self.join(Self { count: 1, sum: value, min: value, max: value });
-    }
-
-    #[inline]
-    fn join(&mut self, more: Self) {
-        *self = match (self.count, more.count) {
-            (_, 0) => return,
-            (0, _) => more,
-            _ => Self {
-                count: self.count + more.count,
-                sum: self.sum.saturating_add(more.sum),
-                min: self.min.min(more.min),
-                max: self.max.max(more.max),
-            },
-        };
-    }
-
-    fn value(self, aggregate: Aggregate) -> Cell {
-        match aggregate {
-            Aggregate::Count => self.count as Cell,
-            _ if self.count == 0 => NONE,
-            Aggregate::Sum => self.sum,
-            Aggregate::Average => self.sum / self.count as Cell,
-            Aggregate::Min => self.min,
-            Aggregate::Max => self.max,
-        }
     }
 }

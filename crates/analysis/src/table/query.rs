@@ -8,8 +8,6 @@ use unhitch_model::Trace;
 /// How the cells of a group are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aggregate {
-    /// The number of rows.
-    Count,
     /// Their sum.
     Sum,
     /// Their mean, rounded down.
@@ -20,20 +18,17 @@ pub enum Aggregate {
     Max,
 }
 
-const AGGREGATES: &[(&str, Aggregate)] = &[
-    ("sum", Aggregate::Sum),
-    ("avg", Aggregate::Average),
-    ("min", Aggregate::Min),
-    ("max", Aggregate::Max),
-];
-
 impl Aggregate {
+    const ALL: [Self; 4] = [Self::Sum, Self::Average, Self::Min, Self::Max];
+
     /// The word in headers and options.
-    pub fn word(self) -> &'static str {
-        AGGREGATES
-            .iter()
-            .find(|(_, aggregate)| *aggregate == self)
-            .map_or("count", |(word, _)| word)
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Average => "avg",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
     }
 }
 
@@ -296,9 +291,9 @@ fn shown(
         return Ok(Shown::Count);
     }
     let aggregate = word.split_once([':', ' ']).and_then(|(aggregate, rest)| {
-        let known =
-            AGGREGATES.iter().find(|(name, _)| name.eq_ignore_ascii_case(aggregate.trim()))?;
-        Some((known.1, rest))
+        let mut all = Aggregate::ALL.into_iter();
+        let known = all.find(|known| known.word().eq_ignore_ascii_case(aggregate.trim()))?;
+        Some((known, rest))
     });
     let Some((aggregate, name)) = aggregate else {
         let column = column(option, table, word)?;

@@ -1,7 +1,7 @@
 //! The ranking of all functions by the time of the stacks that they are on.
 
 use super::Cell;
-use super::stack_paths::{GroupBy, StackQuestion, asked, nouns, paths};
+use super::stack_paths::{GroupBy, Path, StackQuestion, asked, nouns, paths};
 use super::stored::{Selection, Stored};
 use crate::Analysis;
 use crate::cancel::{Cancel, Wanted};
@@ -47,8 +47,8 @@ impl Ranking {
     /// All functions, modules or files of the question.
     pub fn new(analysis: &Analysis<'_>, question: StackQuestion<'_>) -> Self {
         let (stored, rows) = asked(analysis, &question);
-        Self::ranked(&stored, question.kind, question.by, Some(&rows), &Cancel::never())
-            .unwrap_or_else(|_| Self::empty(question))
+        let paths = paths(&stored, question.kind, question.by, Some(&rows), &Cancel::never());
+        Self::ranked(&stored, question.kind, question.by, &paths.unwrap_or_default())
     }
 
     /// The same on a stored table, which must be that of `kind`.
@@ -60,33 +60,13 @@ impl Ranking {
         cancel: &Cancel,
     ) -> Wanted<Self> {
         let rows = stored.selected(selection, cancel)?;
-        Self::ranked(stored, kind, by, rows.as_deref(), cancel)
+        Ok(Self::ranked(stored, kind, by, &paths(stored, kind, by, rows.as_deref(), cancel)?))
     }
 
-    fn empty(question: StackQuestion<'_>) -> Self {
-        let (of, by) = (question.kind.word(), question.by.word());
-        Self {
-            version: 1,
-            of,
-            by,
-            all_count: 0,
-            all_total_ns: 0,
-            ranking: Vec::new(),
-            kind: question.kind,
-        }
-    }
-
-    fn ranked(
-        stored: &Stored<'_>,
-        kind: StackKind,
-        by: GroupBy,
-        rows: Option<&[u32]>,
-        cancel: &Cancel,
-    ) -> Wanted<Self> {
+    fn ranked(stored: &Stored<'_>, kind: StackKind, by: GroupBy, paths: &[Path]) -> Self {
         let source = &stored.source;
-        let paths = paths(stored, kind, by, rows, cancel)?;
         let mut sums: FxHashMap<Cell, (u64, u64, u64)> = FxHashMap::default();
-        for path in &paths {
+        for path in paths {
             let mut cells = path.cells.clone();
             cells.sort_unstable();
             cells.dedup();
@@ -109,7 +89,7 @@ impl Ranking {
             (Reverse((a.total_ns, a.count)), &a.name)
                 .cmp(&(Reverse((b.total_ns, b.count)), &b.name))
         });
-        Ok(Self {
+        Self {
             version: 1,
             of: kind.word(),
             by: by.word(),
@@ -117,7 +97,7 @@ impl Ranking {
             all_total_ns: paths.iter().map(|path| path.ns).sum(),
             ranking,
             kind,
-        })
+        }
     }
 
     /// The ranking as text, at most `top` lines.

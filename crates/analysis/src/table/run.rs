@@ -3,6 +3,7 @@
 use super::column::{Column, Kind};
 use super::query::{Aggregate, Query, Shown};
 use super::source::Source;
+use super::sum::Sum;
 use super::{Cell, NONE};
 use crate::Analysis;
 use rayon::prelude::*;
@@ -174,30 +175,11 @@ fn fold(
     group_of: &[u32],
     groups: usize,
 ) -> Vec<Cell> {
-    let mut folded = vec![NONE; groups];
-    let mut counts = vec![0; groups];
+    let mut sums = vec![Sum::default(); groups];
     for (&row, &group) in rows.iter().zip(group_of) {
-        let value = cell(source, column, row);
-        if value == NONE {
-            continue;
-        }
-        let slot = &mut folded[group as usize];
-        counts[group as usize] += 1;
-        *slot = match aggregate {
-            _ if *slot == NONE => value,
-            Aggregate::Min => value.min(*slot),
-            Aggregate::Max => value.max(*slot),
-            Aggregate::Sum | Aggregate::Average | Aggregate::Count => slot.saturating_add(value),
-        };
+        sums[group as usize].add(cell(source, column, row));
     }
-    if aggregate == Aggregate::Average {
-        folded
-            .iter_mut()
-            .zip(counts)
-            .filter(|(_, count)| *count > 0)
-            .for_each(|(sum, count)| *sum /= count);
-    }
-    folded
+    sums.into_iter().map(|sum| sum.value(aggregate)).collect()
 }
 
 /// The indices of `keys` in order. [`NONE`] comes last; equal keys keep their order.

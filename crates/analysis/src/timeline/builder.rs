@@ -1,6 +1,7 @@
 //! Builds cycles from the events of a trace, for a range of its threads.
 
 use super::cycle::{Cycle, NONE};
+use crate::grouped::Grouped;
 use std::ops::Range;
 use unhitch_model::{TaskState, ThreadId, Time, Trace, WakeFlags, Window};
 
@@ -23,10 +24,10 @@ enum Phase {
 
 /// Follows the events of a range of the threads.
 pub(super) struct Builder {
-    pub mine: Range<usize>,
+    mine: Range<usize>,
     progress: Vec<Progress>,
     /// The cycles of all these threads, in order of time.
-    pub closed: Vec<(ThreadId, Cycle)>,
+    closed: Vec<(ThreadId, Cycle)>,
     /// Wake-ups that changed nothing.
     pub redundant: Vec<u32>,
     pub lives: Vec<Window>,
@@ -142,6 +143,13 @@ impl Builder {
         }
     }
 
+    /// The cycles of each thread of the range, in order of time.
+    pub fn by_thread(&self) -> Grouped<Cycle> {
+        let position = |thread: ThreadId| thread.index() - self.mine.start;
+        let cycles = self.closed.iter().map(|&(thread, cycle)| (position(thread), cycle));
+        Grouped::by(self.mine.len(), cycles)
+    }
+
     fn finish(&mut self) {
         for (index, progress) in self.progress.iter().enumerate() {
             if progress.early != NONE {
@@ -182,27 +190,4 @@ pub(super) fn fair_ranges(trace: &Trace, parts: usize, threads: usize) -> Vec<Ra
     }
     ranges.push(start..threads);
     ranges
-}
-
-/// Counting sort: the cycles of thread `mine.start + i` are `cycles[starts[i]..starts[i + 1]]`, in
-/// order of time.
-pub(super) fn group_by_thread(
-    closed: &[(ThreadId, Cycle)],
-    mine: &Range<usize>,
-) -> (Vec<u32>, Vec<Cycle>) {
-    let mut starts = vec![0u32; mine.len() + 1];
-    for (thread, _) in closed {
-        starts[thread.index() - mine.start + 1] += 1;
-    }
-    for index in 0..mine.len() {
-        starts[index + 1] += starts[index];
-    }
-    let mut next = starts.clone();
-    let mut cycles = vec![Cycle { out: NONE, wake: NONE, back: NONE }; closed.len()];
-    for &(thread, cycle) in closed {
-        let slot = &mut next[thread.index() - mine.start];
-        cycles[*slot as usize] = cycle;
-        *slot += 1;
-    }
-    (starts, cycles)
 }

@@ -1,5 +1,6 @@
 //! Which thread was on each CPU, and when.
 
+use crate::grouped::Grouped;
 use unhitch_model::{ThreadId, Trace, Window};
 
 /// An interval of one thread on a CPU.
@@ -16,8 +17,7 @@ pub struct Occupancy {
 /// The switches of every CPU, in order of time.
 pub struct CpuTimes {
     window: Window,
-    starts: Vec<u32>,
-    switches: Vec<u32>,
+    switches: Grouped<u32>,
     /// By CPU: true if it has samples.
     sampled: Vec<bool>,
 }
@@ -27,34 +27,24 @@ impl CpuTimes {
     pub fn new(trace: &Trace, window: Window) -> Self {
         let last = trace.switches.cpu.iter().chain(&trace.samples.cpu).max();
         let cpus = last.map_or(0, |&cpu| usize::from(cpu) + 1);
-        let mut starts = vec![0u32; cpus + 1];
-        trace.switches.cpu.iter().for_each(|&cpu| starts[usize::from(cpu) + 1] += 1);
-        (0..cpus).for_each(|cpu| starts[cpu + 1] += starts[cpu]);
-        let mut next = starts.clone();
-        let mut switches = vec![0u32; trace.switches.len()];
-        for (index, &cpu) in trace.switches.cpu.iter().enumerate() {
-            let slot = &mut next[usize::from(cpu)];
-            switches[*slot as usize] = index as u32;
-            *slot += 1;
-        }
+        let by_cpu = trace.switches.cpu.iter().map(|&cpu| usize::from(cpu)).zip(0..);
+        let switches = Grouped::by(cpus, by_cpu);
         let mut sampled = vec![false; cpus];
         for &cpu in &trace.samples.cpu {
             sampled[usize::from(cpu)] = true;
         }
-        Self { window, starts, switches, sampled }
+        Self { window, switches, sampled }
     }
 
     /// The number of CPUs, up to the last one with switches or samples.
     pub fn cpus(&self) -> usize {
-        self.starts.len().saturating_sub(1)
+        self.switches.keys()
     }
 
     /// The number of CPUs that were recorded: they have switches or samples.
     pub fn seen(&self) -> usize {
-        let switches = self.starts.windows(2).map(|starts| starts[0] < starts[1]);
-        switches
-            .zip(&self.sampled)
-            .filter(|(has_switches, sampled)| *has_switches || **sampled)
+        (0..self.cpus())
+            .filter(|&cpu| !self.switches.of(cpu).is_empty() || self.sampled[cpu])
             .count()
     }
 
@@ -88,10 +78,7 @@ impl CpuTimes {
 
     /// The switches of `cpu`, indices in order of time; empty for a CPU without any.
     pub fn switches_of(&self, cpu: u16) -> &[u32] {
-        match (self.starts.get(usize::from(cpu)), self.starts.get(usize::from(cpu) + 1)) {
-            (Some(&start), Some(&end)) => &self.switches[start as usize..end as usize],
-            _ => &[],
-        }
+        self.switches.of(usize::from(cpu))
     }
 
     /// The threads on `cpu` inside `window`: a gapless partition of it, in order of time.
@@ -155,7 +142,7 @@ impl CpuTimes {
     /// The idle share of the CPUs' time inside `window` of which it is known who had them, 0.0 to
     /// 1.0; none without switches.
     pub fn idle_share(&self, trace: &Trace, window: Window) -> Option<f64> {
-        if self.switches.is_empty() {
+        if trace.switches.is_empty() {
             return None;
         }
         let window = window.intersect(self.window);

@@ -20,8 +20,8 @@ impl Losses {
             by_cpu[cpu].push(loss.window);
         }
         Self {
-            any_cpu: disjoint(trace.losses.iter().map(|loss| loss.window).collect()),
-            by_cpu: by_cpu.into_iter().map(disjoint).collect(),
+            any_cpu: Window::disjoint(trace.losses.iter().map(|loss| loss.window).collect()),
+            by_cpu: by_cpu.into_iter().map(Window::disjoint).collect(),
         }
     }
 
@@ -49,17 +49,4 @@ impl Losses {
         let first = list.partition_point(|loss| loss.end <= from);
         list.get(first).is_some_and(|loss| loss.start <= to)
     }
-}
-
-/// Sorts windows, and joins those that touch.
-fn disjoint(mut windows: Vec<Window>) -> Vec<Window> {
-    windows.sort_unstable();
-    let mut joined: Vec<Window> = Vec::new();
-    for window in windows {
-        match joined.last_mut() {
-            Some(last) if window.start <= last.end => last.end = last.end.max(window.end),
-            _ => joined.push(window),
-        }
-    }
-    joined
 }

@@ -15,7 +15,8 @@ mod segment;
 
 pub use segment::{Segment, State};
 
-use builder::{Builder, fair_ranges, group_by_thread};
+use crate::grouped::Grouped;
+use builder::{Builder, fair_ranges};
 use cycle::{Cycle, NONE, seen};
 use losses::Losses;
 use rayon::prelude::*;
@@ -24,8 +25,7 @@ use unhitch_model::{TaskState, ThreadId, Time, Trace, WakeFlags, Window};
 /// The timelines of all threads of a trace.
 pub struct Timeline {
     window: Window,
-    starts: Vec<u32>,
-    cycles: Vec<Cycle>,
+    cycles: Grouped<Cycle>,
     lives: Vec<Window>,
     losses: Losses,
     redundant: Vec<u32>,
@@ -45,27 +45,15 @@ impl Timeline {
                 builder
             })
             .collect();
-        let total: usize = parts.iter().map(|part| part.closed.len()).sum();
-        let mut timeline = Self {
-            window,
-            starts: Vec::with_capacity(threads + 1),
-            cycles: Vec::with_capacity(total),
-            lives: Vec::with_capacity(threads),
-            losses: Losses::new(trace),
-            redundant: Vec::new(),
-        };
-        let grouped: Vec<(Vec<u32>, Vec<Cycle>)> =
-            parts.par_iter().map(|part| group_by_thread(&part.closed, &part.mine)).collect();
-        for (part, (starts, cycles)) in parts.into_iter().zip(grouped) {
-            let before = timeline.cycles.len() as u32;
-            timeline.starts.extend(starts[..starts.len() - 1].iter().map(|start| before + start));
-            timeline.cycles.extend_from_slice(&cycles);
-            timeline.lives.extend_from_slice(&part.lives);
-            timeline.redundant.extend_from_slice(&part.redundant);
+        let grouped: Vec<Grouped<Cycle>> = parts.par_iter().map(Builder::by_thread).collect();
+        let (mut lives, mut redundant) = (Vec::with_capacity(threads), Vec::new());
+        for part in parts {
+            lives.extend_from_slice(&part.lives);
+            redundant.extend_from_slice(&part.redundant);
         }
-        timeline.starts.push(timeline.cycles.len() as u32);
-        timeline.redundant.par_sort_unstable();
-        timeline
+        redundant.par_sort_unstable();
+        let cycles = Grouped::chained(&grouped);
+        Self { window, cycles, lives, losses: Losses::new(trace), redundant }
     }
 
     /// The window that all timelines partition: the trace's common window.
@@ -206,12 +194,7 @@ impl Timeline {
     }
 
     fn cycles_of(&self, thread: ThreadId) -> &[Cycle] {
-        let (Some(&start), Some(&end)) =
-            (self.starts.get(thread.index()), self.starts.get(thread.index() + 1))
-        else {
-            return &[];
-        };
-        &self.cycles[start as usize..end as usize]
+        self.cycles.of(thread.index())
     }
 
     /// The time of a cycle's first event.

@@ -15,9 +15,6 @@ use unhitch_analysis::wording::units;
 use unhitch_analysis::{ChainLink, LinkState, Stall};
 use unhitch_model::{StackId, ThreadId, Time, Window};
 
-/// Maximum links of a chain, as in the answer's JSON.
-const MAX_LINKS: usize = 32;
-
 /// Ids of tracks. Those of threads and chains follow.
 const STALLS: u64 = ROOT + 1;
 const LOSSES: u64 = ROOT + 2;
@@ -135,7 +132,7 @@ impl Tracks<'_, '_, '_> {
     /// A stall: a slice, a track with its chain, and an instant for each wake-up on the way.
     fn stall(&mut self, index: u64, stall: &Stall) -> io::Result<()> {
         let (job, window) = (self.job, stall.explanation.window);
-        let chain = stall.explanation.chain(MAX_LINKS);
+        let chain = stall.explanation.chain(ChainLink::MAX);
         let first_flow = self.flows + 1;
         let woken = |link: &&ChainLink| link.hop.is_some_and(|hop| hop.wake.is_some());
         let flows = chain.iter().filter(woken).count() as u64;

@@ -66,15 +66,6 @@ impl Client {
         self.exchange(&line).map_err(|error| self.without_answer(error))
     }
 
-    /// The next line that the recorder sends: a second answer, or news to a subscriber.
-    ///
-    /// # Errors
-    /// When none arrives in time.
-    pub fn next_line(&mut self, time: Duration) -> Result<Value, Error> {
-        self.lines.expect(time);
-        read_answer(&mut self.socket, &mut self.lines).map_err(|error| self.without_answer(error))
-    }
-
     fn exchange(&mut self, line: &str) -> io::Result<Value> {
         let mut rest = line.as_bytes();
         while !rest.is_empty() {

@@ -270,11 +270,13 @@ fn subscribers_are_told_and_one_that_does_not_read_is_dropped() {
     let socket = folder.path().join(SOCKET);
     let mut server = Server::bind(folder.path(), None).unwrap();
     let subscribe = || {
-        let mut client = Client::connect(&socket).unwrap();
-        assert_eq!(client.ask(&json!({ "subscribe": {} })).unwrap()["subscribed"], true);
-        client
+        let mut client = UnixStream::connect(&socket).unwrap();
+        let mut lines = Lines::new(MAX_LINE_LEN, Duration::from_secs(60));
+        client.write_all(b"{\"subscribe\":{}}\n").unwrap();
+        assert_eq!(client::read_answer(&mut client, &mut lines).unwrap()["subscribed"], true);
+        (client, lines)
     };
-    let (mut reads, _sleeps) = with_server(
+    let ((mut reads, mut lines), _sleeps) = with_server(
         &mut server,
         || (subscribe(), subscribe()),
         |server, incoming| server.subscribe(incoming.client),
@@ -283,7 +285,7 @@ fn subscribers_are_told_and_one_that_does_not_read_is_dropped() {
     let long = "x".repeat(32 << 10);
     for number in 0..100 {
         server.publish(|_| json!({ "saved": number, "long": long }));
-        assert_eq!(reads.next_line(Duration::from_secs(60)).unwrap()["saved"], number);
+        assert_eq!(client::read_answer(&mut reads, &mut lines).unwrap()["saved"], number);
     }
     assert_eq!(server.fds().len(), 2, "its buffer was full");
 }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use unhitch_analysis::explain::awaited_cpu;
 use unhitch_analysis::lod::{Lane, LaneState};
-use unhitch_analysis::{Cancel, Occupancy, Segment, StackKind, State};
+use unhitch_analysis::{Cancel, Occupancy, Segment, StackKind, State, WakeSource};
 use unhitch_model::units;
 use unhitch_model::{ThreadId, Time, Window};
 
@@ -160,28 +160,19 @@ fn words(loaded: &Loaded<'_>, segment: &Segment, state: LaneState, class: Option
                     );
                     format!("; ended by {name} {tid}")
                 }
-                false => format!(
-                    "; ended by an interrupt{}",
-                    source.interrupt.map_or("", interrupt_words)
-                ),
+                false => match interrupt_words(source) {
+                    Some(words) => format!("; ended by an interrupt ({words})"),
+                    None => "; ended by an interrupt".to_owned(),
+                },
             }
         },
     );
     sentence + &ended
 }
 
-/// The source of an interrupt, in words that follow "an interrupt".
-pub(super) fn interrupt_words(source: unhitch_analysis::InterruptSource) -> &'static str {
-    use unhitch_analysis::InterruptSource as Source;
-    match source {
-        Source::Timeout => " (its timeout)",
-        Source::Alarm => " (an alarm)",
-        Source::Timer => " (a timer)",
-        Source::BlockIo => " (a block device)",
-        Source::Network => " (the network)",
-        Source::Rcu => " (RCU)",
-        Source::Other => "",
-    }
+/// The interrupt behind a wake-up, in words.
+pub(super) fn interrupt_words(source: WakeSource) -> Option<&'static str> {
+    Some(source.interrupt?.words()?.1)
 }
 
 /// A wake-up as JSON.
@@ -190,11 +181,9 @@ pub(super) fn wake_of(loaded: &Loaded<'_>, wake: usize) -> Value {
     let (time, source) =
         (wakings.time[wake], loaded.analysis.stacks.wake_source(loaded.trace, wake));
     let by = source.context.is_task().then(|| loaded.who(wakings.waker[wake], time));
-    let of_interrupt =
-        source.interrupt.map(|source| interrupt_words(source).trim_matches(&[' ', '(', ')'][..]));
     json!({
         "at": loaded.at(time), "cpu": wakings.cpu[wake], "waking": wake, "context": source.context.name(),
-        "source": of_interrupt.filter(|words| !words.is_empty()), "by": by,
+        "source": interrupt_words(source), "by": by,
         "stack": loaded.stack(StackKind::Wake, wakings.stack[wake]),
     })
 }

@@ -21,9 +21,6 @@ use unhitch_analysis::{Cancel, ChainLink, Evidence, Hop, LinkState, Share, WakeC
 use unhitch_analysis::{Query, StackKind, Stall};
 use unhitch_model::{StackId, ThreadId, Window};
 
-/// Maximum links of a chain; neighbours absorb the short ones.
-const MAX_LINKS: usize = 32;
-
 /// Maximum arrows; those that ended the longest waits are drawn.
 const MAX_ARROWS: usize = 500;
 
@@ -114,7 +111,7 @@ pub(super) fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
     let depth_of = |thread: ThreadId| {
         roles.iter().find(|(known, ..)| *known == thread).map_or(0, |&(.., depth)| depth)
     };
-    let links = stall.explanation.chain(MAX_LINKS);
+    let links = stall.explanation.chain(ChainLink::MAX);
     let chain: Vec<Value> = links
         .iter()
         .enumerate()
@@ -156,37 +153,16 @@ fn chain_link_value(
     depth: u32,
     window: Window,
 ) -> Value {
-    let (analysis, trace, segment) = (loaded.analysis, loaded.trace, &link.piece.segment);
-    let state = match link.state {
-        LinkState::Running => "running",
-        LinkState::Runnable => "runnable",
-        LinkState::Sleeping => "sleeping",
-        LinkState::Unknown => "unknown",
-    };
-    let (class, stack, waited_ns) = match &link.hop {
-        Some(hop) => (
-            hop.class.name(),
-            loaded.stack(StackKind::Wait, hop.wait_stack),
-            hop.slept.duration_ns(),
-        ),
-        None if link.state == LinkState::Sleeping => (
-            unhitch_analysis::explain::class_of(analysis, segment).name(),
-            loaded.stack(StackKind::Wait, segment.wait_stack(trace)),
-            segment.window.duration_ns(),
-        ),
-        None if link.state == LinkState::Running => {
-            let hot = unhitch_analysis::samples::hot_spot(analysis, &[(link.thread, link.window)]);
-            ("", hot.map_or(Value::Null, |spot| loaded.stack(StackKind::Sample, spot.stack)), 0)
-        }
-        None => ("", loaded.stack(StackKind::Wait, segment.wait_stack(trace)), 0),
-    };
+    let (analysis, segment) = (loaded.analysis, &link.piece.segment);
+    let wait = link.wait(analysis);
     let awaited = awaited_cpu(analysis, segment, link.window);
     let had_it = awaited.map_or(Vec::new(), |cpu| occupants(loaded, cpu, link.window));
     let cpu = awaited.or(analysis.cpu_of(segment));
     json!({
         "link": index, "who": loaded.who(link.thread, window.end), "lane": thread_lane(link.thread), "depth": depth,
-        "state": state, "class": class, "from": loaded.at(link.window.start), "to": loaded.at(link.window.end),
-        "ns": link.window.duration_ns(), "waited_ns": waited_ns, "pieces": link.pieces, "stack": stack, "cpu": cpu,
+        "state": link.state.name(), "class": wait.class, "from": loaded.at(link.window.start), "to": loaded.at(link.window.end),
+        "ns": link.window.duration_ns(), "waited_ns": wait.waited_ns, "pieces": link.pieces,
+        "stack": loaded.stack(wait.kind, wait.stack), "cpu": cpu,
         "occupants": had_it, "wake": wake(loaded, link, window),
     })
 }
@@ -218,12 +194,9 @@ fn wake(loaded: &Loaded<'_>, link: &ChainLink, window: Window) -> Option<Value> 
     let (wake, by) = ended_by(loaded, link)?;
     let wakings = &loaded.trace.wakings;
     let source = wake.map(|wake| loaded.analysis.stacks.wake_source(loaded.trace, wake));
-    let interrupt = source
-        .and_then(|source| source.interrupt)
-        .map(|source| interrupt_words(source).trim_matches(&[' ', '(', ')'][..]));
     Some(json!({
         "at": wake.map(|wake| loaded.at(wakings.time[wake])), "waking": wake,
-        "context": source.map_or("unknown", |source| source.context.name()), "source": interrupt.filter(|words| !words.is_empty()),
+        "context": source.map_or("unknown", |source| source.context.name()), "source": source.and_then(interrupt_words),
         "by": by.map(|by| loaded.who(by, window.end)), "by_lane": by.map(thread_lane),
         "stack": loaded.stack(StackKind::Wake, wake.map_or(StackId::EMPTY, |wake| wakings.stack[wake])),
         "evidence": link.hop.as_ref().map_or(Evidence::Direct, evidence).name(),

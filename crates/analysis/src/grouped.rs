@@ -1,0 +1,66 @@
+//! Items by a small number that each has: its thread, its CPU.
+
+use unhitch_model::{Time, Window};
+
+/// Items by key, those of one key in the order in which they came.
+pub(crate) struct Grouped<T> {
+    /// Where the items of each key begin; one more than there are keys.
+    starts: Vec<u32>,
+    items: Vec<T>,
+}
+
+impl<T: Copy> Grouped<T> {
+    /// A counting sort of `items`, each after its key, which is less than `keys`. Walks them twice.
+    pub fn by(keys: usize, items: impl Iterator<Item = (usize, T)> + Clone) -> Self {
+        let mut starts = vec![0u32; keys + 1];
+        items.clone().for_each(|(key, _)| starts[key + 1] += 1);
+        (0..keys).for_each(|key| starts[key + 1] += starts[key]);
+        let mut next = starts.clone();
+        let any = items.clone().next();
+        let mut grouped = any.map_or(Vec::new(), |(_, any)| vec![any; starts[keys] as usize]);
+        items.for_each(|(key, item)| {
+            let slot = &mut next[key];
+            grouped[*slot as usize] = item;
+            *slot += 1;
+        });
+        Self { starts, items: grouped }
+    }
+
+    /// The groups of all `parts`, whose keys follow each other.
+    pub fn chained(parts: &[Self]) -> Self {
+        let keys: usize = parts.iter().map(Self::keys).sum();
+        let mut starts = Vec::with_capacity(keys + 1);
+        let mut items = Vec::with_capacity(parts.iter().map(|part| part.items.len()).sum());
+        for part in parts {
+            let before = items.len() as u32;
+            starts.extend(part.starts[..part.keys()].iter().map(|start| before + start));
+            items.extend_from_slice(&part.items);
+        }
+        starts.push(items.len() as u32);
+        Self { starts, items }
+    }
+
+    /// The number of keys.
+    pub fn keys(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The items of a key; empty for one that there is not.
+    pub fn of(&self, key: usize) -> &[T] {
+        match (self.starts.get(key), self.starts.get(key + 1)) {
+            (Some(&start), Some(&end)) => &self.items[start as usize..end as usize],
+            _ => &[],
+        }
+    }
+}
+
+impl Grouped<u32> {
+    /// Of the items of a key, indices into `times` in order of time, those inside `window`.
+    pub fn inside(&self, key: usize, window: Window, times: &[Time]) -> &[u32] {
+        let all = self.of(key);
+        let time = |index: &u32| times[*index as usize];
+        let from = all.partition_point(|index| time(index) < window.start);
+        let to = all.partition_point(|index| time(index) < window.end);
+        &all[from..to.max(from)]
+    }
+}
