@@ -1,10 +1,8 @@
 //! Operations on a folder of traces: list, upload, rename, annotate, remove. Nothing is ever
 //! overwritten.
 
-mod support;
-
+use crate::support::{Answer, Served, real_trace, serve};
 use std::io::Write;
-use support::{Answer, Served, real_trace, serve};
 
 const LIMIT: u64 = 16 << 20;
 
