@@ -2,7 +2,6 @@
 
 use crate::contacts::Contacts;
 use crate::grouped::Grouped;
-use crate::grouped::Grouped;
 use crate::locks::kernel_locks::KernelLocks;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;

@@ -1,9 +1,7 @@
 //! Waits for a CPU, on scenes written for them: who had it, and which quota took it away.
 
-mod scene;
-
+use crate::scene::{Desktop, judged};
 use TaskState::{Runnable, Sleeping};
-use scene::{Desktop, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Query, Rules, answer, diagnose};
 use unhitch_model::*;

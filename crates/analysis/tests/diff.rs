@@ -1,10 +1,8 @@
 //! Pairs of recordings that differ in one known thing: the difference must name it, and nothing
 //! else.
 
-mod scene;
-
+use crate::scene::Desktop;
 use TaskState::{Runnable, Sleeping};
-use scene::Desktop;
 use unhitch_analysis::diff::{Diff, Summary, text};
 use unhitch_analysis::{Analysis, Query, Rules};
 use unhitch_model::*;

@@ -1,10 +1,8 @@
 //! What ended a wait: an answer, a signal that only interrupted it, a device, the network, or a
 //! server in user space.
 
-mod scene;
-
+use crate::scene::{Desktop, Scene, judged};
 use TaskState::{DiskSleep, Runnable, Sleeping};
-use scene::{Desktop, Scene, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Query, Rules, StallKind, diagnose};
 use unhitch_model::*;

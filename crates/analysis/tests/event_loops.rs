@@ -1,9 +1,8 @@
 //! Event loops between the victim and the culprit: which of their events mattered.
 
-mod scene;
-
+use crate::scene;
+use crate::scene::Scene;
 use TaskState::{Runnable, Sleeping};
-use scene::Scene;
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Query, Rules, Stall, answer, diagnose};
 use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};

@@ -1,10 +1,8 @@
 //! What a recording by BPF has beside switches and wake-ups, in answers: signals, requests to disks,
 //! who wrote to the page cache, what waits were about and who had the other end.
 
-mod scene;
-
+use crate::scene::Scene;
 use TaskState::{DiskSleep, Runnable, Sleeping, Stopped};
-use scene::Scene;
 use unhitch_analysis::answer::text_for;
 use unhitch_analysis::patterns::Pattern;
 use unhitch_analysis::{Analysis, Query, Rules, Stall};

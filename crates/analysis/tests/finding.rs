@@ -1,10 +1,8 @@
 //! Hangs that nobody asked about: found by a break in rhythm, as a command's life, or from the
 //! culprit's side; and what is no hang although it looks like one.
 
-mod scene;
-
+use crate::scene::{Scene, judged};
 use TaskState::{Dead, Runnable, Sleeping};
-use scene::{Scene, judged};
 use unhitch_analysis::patterns::Pattern;
 use unhitch_analysis::{Analysis, Query, Rules, Stall, StallKind, answer, diagnose};
 use unhitch_model::*;

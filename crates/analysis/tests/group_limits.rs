@@ -1,9 +1,7 @@
 //! Waits for a disk or for memory in a control group with limits: the answer says so, and what the
 //! group used up meanwhile.
 
-mod scene;
-
-use scene::{Desktop, judged};
+use crate::scene::{Desktop, judged};
 use std::collections::BTreeMap;
 use unhitch_analysis::patterns::Pattern;
 use unhitch_model::*;

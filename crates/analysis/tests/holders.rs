@@ -1,10 +1,8 @@
 //! Who had what a thread waited for, where nobody handed it over in so many words: a session that
 //! is idle in its transaction, a thread that ran on, a process for which another one polls.
 
-mod scene;
-
+use crate::scene::{Scene, judged};
 use TaskState::{Runnable, Sleeping};
-use scene::{Scene, judged};
 use unhitch_analysis::{Analysis, Evidence, Pattern, Query, Rules};
 use unhitch_model::*;
 

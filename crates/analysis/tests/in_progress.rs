@@ -1,9 +1,7 @@
 //! What had not ended when the recording did.
 
-mod scene;
-
+use crate::scene::Scene;
 use TaskState::{Runnable, Sleeping};
-use scene::Scene;
 use unhitch_analysis::answer::text_for;
 use unhitch_analysis::patterns::Pattern;
 use unhitch_analysis::{Analysis, Query, Rules, Stall, StallKind, diagnose};

@@ -1,8 +1,6 @@
 //! Marks of input and of windows that did not answer become stalls.
 
-mod scene;
-
-use scene::{Desktop, judged};
+use crate::scene::{Desktop, judged};
 use unhitch_analysis::StallKind;
 use unhitch_model::*;
 

@@ -1,10 +1,9 @@
 //! Which waits are for the same lock, by the address of a kernel lock; and which sleeps are one
 //! wait, where a waiter polls with a timer.
 
-mod scene;
-
+use crate::scene;
+use crate::scene::{Desktop, judged};
 use TaskState::{Runnable, Sleeping};
-use scene::{Desktop, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Rules, answer};
 use unhitch_analysis::{Query, Stall};

@@ -1,10 +1,8 @@
 //! Answers state what is known, and mark what is not known: samples, timers, tracers,
 //! CPUs that report nothing, idle threads.
 
-mod scene;
-
+use crate::scene::{Desktop, Scene, judged};
 use TaskState::{Runnable, Sleeping};
-use scene::{Desktop, Scene, judged};
 use unhitch_analysis::answer::{text, text_for};
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Rules};

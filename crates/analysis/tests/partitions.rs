@@ -1,9 +1,7 @@
 //! Properties: partitions are gapless and exact, whatever the events are.
 
-mod scene;
-
+use crate::scene::Scene;
 use proptest::prelude::*;
-use scene::Scene;
 use unhitch_analysis::{Analysis, Rules, State};
 use unhitch_model::{Loss, StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};
 

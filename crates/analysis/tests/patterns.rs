@@ -1,9 +1,7 @@
 //! Each pattern on a scene written for it: the whole answer, word for word, with the figures of the
 //! scene.
 
-mod scene;
-
-use scene::{Desktop, Scene, judged};
+use crate::scene::{Desktop, Scene, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Rules, answer, diagnose};
 use unhitch_analysis::{Query, StallKind};

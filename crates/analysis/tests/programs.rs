@@ -1,9 +1,7 @@
 //! Waits of real programs, as they were recorded: what they are for, in which words, and whose
 //! function the answer names.
 
-mod scene;
-
-use scene::Scene;
+use crate::scene::Scene;
 use unhitch_analysis::{Analysis, Query, Rules, WaitClass, text};
 use unhitch_model::{
     Frame, FrameId, Module, ModuleKind, NameId, StackId, Symbol, TaskState, ThreadId, Time, Window,

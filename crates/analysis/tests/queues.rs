@@ -1,10 +1,8 @@
 //! Hangs behind many threads: saturated locks, convoys, herds, whole machines. Each test has its
 //! own scene, and compares the whole answer word for word.
 
-mod scene;
-
+use crate::scene::{Desktop, Scene, judged};
 use TaskState::{Runnable, Sleeping};
-use scene::{Desktop, Scene, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Rules};
 use unhitch_analysis::{Query, Stall, StallKind};

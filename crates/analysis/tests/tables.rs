@@ -8,8 +8,7 @@ use unhitch_analysis::table::{
 use unhitch_analysis::{Analysis, Rules, StackKind};
 use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};
 
-mod scene;
-use scene::Scene;
+use crate::scene::Scene;
 
 /// Microseconds.
 const END: u64 = 1_000_000;

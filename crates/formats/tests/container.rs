@@ -1,8 +1,6 @@
 //! What a container adds to its perf.data.
 
-mod synthetic;
-
-use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
+use crate::synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::{
     container::{
         ContainerMeta, ContainerParts, CpuLoss, CpuWindow, FutexWaiter, Holder, ProcessFacts,

@@ -1,10 +1,8 @@
 //! A damaged container is reported as such, and read as far as possible.
 
-mod synthetic;
-
+use crate::synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
-use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::{
     Error,
     container::{

@@ -1,8 +1,6 @@
 //! No input makes the readers panic, hang or use unbounded memory.
 
-mod synthetic;
-
-use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
+use crate::synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::{
     Error,
     container::{ContainerMeta, ContainerParts, SymbolFile, write_container},

@@ -1,9 +1,7 @@
 //! Real Windows traces, if `UNHITCH_CORPUS` names a folder that contains a folder `etl`; otherwise
 //! skipped.
 
-mod etl_support;
-
-use etl_support::{content, corpus};
+use crate::etl_support::{content, corpus};
 use std::collections::HashMap;
 use unhitch_model::{FrameId, ModuleKind, StackId, Trace};
 

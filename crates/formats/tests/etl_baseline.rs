@@ -1,10 +1,8 @@
 //! Compares our reading of three real traces with the output of TraceEvent.
 
-mod etl_support;
-
-use etl_support::explained::{Verdict, View, explain};
-use etl_support::names::is_same;
-use etl_support::{Printed, baseline, content, renderings};
+use crate::etl_support::explained::{Verdict, View, explain};
+use crate::etl_support::names::is_same;
+use crate::etl_support::{Printed, baseline, content, renderings};
 use std::collections::{BTreeMap, HashMap};
 use unhitch_model::{Trace, Value};
 

@@ -1,8 +1,7 @@
 //! Synthetic Windows traces: cases that no available real file contains.
 
-mod etl_support;
-
-use etl_support::synthetic::{
+use crate::etl_support;
+use crate::etl_support::synthetic::{
     Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, perf_info, process,
     ready, sample, session, stack, switch, system, thread,
 };

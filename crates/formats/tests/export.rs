@@ -1,11 +1,8 @@
 //! An exported trace is read back with the same rows.
 
-mod rows;
-mod synthetic;
-
-use rows::{assert_same, round_trip, rows};
+use crate::rows::{assert_same, round_trip, rows};
+use crate::synthetic::{At, Chain, DUMMY_ID, IDLE, SyntheticTrace, Task};
 use std::io::Cursor;
-use synthetic::{At, Chain, DUMMY_ID, IDLE, SyntheticTrace, Task};
 use unhitch_formats::perf_data::record::{self, Mmap2, SampleId};
 use unhitch_formats::perf_data::{Selection, export};
 use unhitch_formats::read_bytes;

@@ -1,12 +1,10 @@
 //! A container that grows while the recording goes on can be read at any moment, whatever becomes of
 //! its end.
 
-mod synthetic;
-
+use crate::synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use std::fs;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
-use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::container::{
     ContainerMeta, CpuWindow, Growing, LastParts, Readers, ThreadFacts, read_meta, set_notes,
 };

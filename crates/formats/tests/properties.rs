@@ -1,9 +1,7 @@
 //! Properties of every trace, whatever the order of its records.
 
-mod synthetic;
-
+use crate::synthetic::{At, Chain, SyntheticTrace, Task};
 use proptest::prelude::*;
-use synthetic::{At, Chain, SyntheticTrace, Task};
 use unhitch_formats::read_bytes;
 
 /// CPU, nanoseconds since the CPU's last event, the threads, one of a few stacks.

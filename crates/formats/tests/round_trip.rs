@@ -1,8 +1,6 @@
 //! Written records are read back with the same meaning.
 
-mod synthetic;
-
-use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
+use crate::synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::{perf_data::record, read_bytes};
 use unhitch_model::{
     ContentionKind, Format, ModuleKind, StackId, TaskState, ThreadId, Time, Trace, WakeFlags,

@@ -2,9 +2,7 @@
 //! generator counted; from a container of our own, and from an `.etl` file (synthetic: by our own
 //! encoder).
 
-mod seen;
-
-use seen::Seen;
+use crate::seen::Seen;
 use std::collections::BTreeMap;
 use unhitch_analysis::StackKind;
 use unhitch_analysis::answer::{self, ClauseKind};

@@ -1,9 +1,7 @@
 //! The golden traces, exported to `perf.data` and read back, have the same rows.
 
-#[path = "../../formats/tests/rows/mod.rs"]
-mod rows;
-
-use rows::{assert_same, bare_rows, round_trip};
+use crate::rows;
+use crate::rows::{assert_same, bare_rows, round_trip};
 use unhitch_model::Trace;
 
 fn assert_comes_back(trace: &Trace) {

@@ -1,8 +1,6 @@
 //! The figures of "I can't move my mouse", read from the file.
 
-mod seen;
-
-use seen::Seen;
+use crate::seen::Seen;
 use std::collections::BTreeMap;
 use unhitch_analysis::{Segment, State};
 use unhitch_golden::{Golden, MouseFigures, move_my_mouse};

@@ -1,9 +1,7 @@
 //! What is left of a Windows trace without context switches: its samples, the delays that Windows
 //! reported, and what to record next time.
 
-mod seen;
-
-use seen::Seen;
+use crate::seen::Seen;
 use unhitch_analysis::answer;
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Rules};

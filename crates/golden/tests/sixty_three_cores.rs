@@ -1,8 +1,6 @@
 //! The figures of "63 cores blocked by seven instructions", read from the file.
 
-mod seen;
-
-use seen::Seen;
+use crate::seen::Seen;
 use std::collections::BTreeMap;
 use unhitch_analysis::State;
 use unhitch_golden::{BuildFigures, Golden, LOOP_OFFSETS, sixty_three_cores};

@@ -1,8 +1,6 @@
 //! The figures of "I can't type an email", read from the file.
 
-mod seen;
-
-use seen::Seen;
+use crate::seen::Seen;
 use unhitch_analysis::State;
 use unhitch_analysis::user_marks::MarkKind;
 use unhitch_golden::{Golden, TypeFigures, type_an_email};

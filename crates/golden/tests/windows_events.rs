@@ -1,9 +1,7 @@
 //! What tables, flame graphs, marks and stalls make of a Windows trace's events: keys stay private,
 //! idle CPUs do no work, frames of the kernel are known as such. The traces are synthetic.
 
-mod seen;
-
-use seen::Seen;
+use crate::seen::Seen;
 use unhitch_analysis::flame::{Drawing, Flame};
 use unhitch_analysis::lod::{Lane, Lanes, Screen, View};
 use unhitch_analysis::table::{Name, Query, Selection, Stored, Table, Words};

@@ -1,9 +1,7 @@
 //! What differs between two traces of the folder.
 
-mod support;
-
+use crate::support::Served;
 use serde_json::Value;
-use support::Served;
 
 fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| panic!("no whole number: {value}"))

@@ -1,10 +1,9 @@
 //! The report over a fleet, above the traces of its folder.
 
-mod support;
-
+use crate::support;
+use crate::support::{Served, serve_with};
 use serde_json::{Value, json};
 use std::path::Path;
-use support::{Served, serve_with};
 use unhitch_server::{Config, Error, Server};
 
 const LIMIT: u64 = 1 << 20;

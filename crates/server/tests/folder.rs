@@ -1,11 +1,9 @@
 //! Operations on a folder of traces: list, upload, rename, annotate, remove. Nothing is ever
 //! overwritten.
 
-mod support;
-
+use crate::support::{Answer, Served, real_trace, serve};
 use serde_json::json;
 use std::io::Write;
-use support::{Answer, Served, real_trace, serve};
 use unhitch_formats::container;
 
 const LIMIT: u64 = 16 << 20;

@@ -1,11 +1,9 @@
 //! Every route of a trace, on a real recording of a starved lock and on a synthetic one of
 //! processes that exit one after the other: the routes agree with each other, and with the answer.
 
-mod support;
-
+use crate::support::Served;
 use serde_json::Value;
 use std::collections::HashSet;
-use support::Served;
 
 const STARVE: &str = "/api/t/starve.hitch";
 

@@ -1,10 +1,9 @@
 //! Attacks on the server: wrong tokens, foreign hosts and pages, names that lead elsewhere, endless
 //! uploads, hostile traces. After each of them the server is alive, and nothing of it is left.
 
-mod support;
-
+use crate::support;
+use crate::support::{Answer, Served, read};
 use std::io::Write;
-use support::{Answer, Served, read};
 
 const LIMIT: u64 = 1 << 20;
 

@@ -1,10 +1,7 @@
 //! Reads the code of small programs, of a made `/proc/kcore` and of a made kernel image.
-#![cfg(target_os = "linux")]
 
-mod support;
-
+use crate::support::{add_frame, compile, place, run};
 use std::path::{Path, PathBuf};
-use support::{add_frame, compile, place, run};
 use unhitch_model::{FrameId, Meta, ModuleKind, Symbol, Trace};
 use unhitch_symbols::{Code, CodeOptions, Isa, NoCode, code, disassemble};
 

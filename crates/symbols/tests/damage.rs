@@ -1,10 +1,7 @@
 //! Damaged files: wherever a file is truncated, whichever bit is wrong, naming never panics.
-#![cfg(target_os = "linux")]
 
-mod support;
-
+use crate::support::{compile, name, options};
 use std::path::Path;
-use support::{compile, name, options};
 use unhitch_symbols::Symbolizer;
 
 /// Frames all over the file, in and out of its code.

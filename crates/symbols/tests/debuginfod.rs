@@ -1,16 +1,12 @@
 //! Programs and debug files are fetched from debuginfod servers by build id: once, of the right
 //! build, within limits, or not at all. The servers are threads of the tests, on this machine. Needs
 //! binutils, a C compiler and the program `curl`.
-#![cfg(target_os = "linux")]
 
-mod server_support;
-mod support;
-
-use server_support::{Server, files, ok, status};
+use crate::server_support::{Server, files, ok, status};
+use crate::support::{add_frame, compile, options, place, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use support::{add_frame, compile, options, place, run};
 use unhitch_model::units::hex;
 use unhitch_model::{ModuleKind, Trace};
 use unhitch_symbols::{Allowance, Debuginfod, Fetching, Options, Symbolizer};

@@ -1,11 +1,9 @@
 //! Names small programs in all forms that occur: stripped, with separate debug
 //! files, replaced, unlinked, damaged.
-#![cfg(target_os = "linux")]
 
-mod support;
-
+use crate::support;
+use crate::support::{compile, name, options, place, run};
 use std::path::{Path, PathBuf};
-use support::{compile, name, options, place, run};
 use unhitch_model::{Meta, ModuleKind, Trace};
 use unhitch_symbols::Symbolizer;
 

@@ -1,8 +1,6 @@
 //! Names this test program itself, whose mappings, code and expected names are all known.
-#![cfg(target_os = "linux")]
 
-mod support;
-
+use crate::support;
 use std::hint::black_box;
 use unhitch_model::{FrameId, ModuleKind, Trace};
 use unhitch_symbols::{Options, Symbolizer};
@@ -64,7 +62,7 @@ fn own_functions_have_names_lines_and_inlined_functions() {
     let frames: Vec<FrameId> = (0..48).map(|offset| add(&mut trace, start + offset)).collect();
     Symbolizer::new(Options::default()).resolve(&mut trace);
 
-    assert_eq!(trace.frame_names(frames[0]), ["own_binary::workshop::outline"]);
+    assert_eq!(trace.frame_names(frames[0]), [concat!(module_path!(), "::workshop::outline")]);
     let symbol = trace.symbols.get(frames[0])[0];
     assert!(
         trace.name(symbol.file).ends_with("tests/own_binary.rs"),
@@ -75,7 +73,7 @@ fn own_functions_have_names_lines_and_inlined_functions() {
     let all: Vec<Vec<String>> = frames.iter().map(|&frame| trace.frame_names(frame)).collect();
     // The workspace's line tables name inlined functions without their path; full debug information
     // would give it.
-    let outline = "own_binary::workshop::outline";
+    let outline = concat!(module_path!(), "::workshop::outline");
     let is_inlined = |names: &Vec<String>| matches!(&names[..], [inner, outer] if inner.ends_with("inlined") && outer == outline);
     assert!(all.iter().any(is_inlined), "innermost first: {all:?}");
 }

@@ -2,9 +2,7 @@
 //! build, or not at all. The servers are threads of the tests, on this machine. Needs the program
 //! `curl`.
 
-mod server_support;
-
-use server_support::{Server, files, ok, status};
+use crate::server_support::{Server, files, ok, status};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,13 +1,10 @@
 //! Names stripped programs: from `.gnu_debugdata`, from Go's own table, or not at all. Needs
 //! binutils, a C compiler and `xz`; one test uses Go where it is installed.
-#![cfg(target_os = "linux")]
 
-mod support;
-
+use crate::support::{compile, file_offset, name, options, place, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{compile, file_offset, name, options, place, run};
 use unhitch_symbols::Symbolizer;
 
 fn named(dir: &Path, program: &Path, offsets: &[u64]) -> (Vec<Vec<String>>, Vec<String>) {

@@ -1,7 +1,5 @@
 //! Traces written by hand: a few threads, their switches and wake-ups, with named stacks.
 
-#![allow(dead_code)]
-
 use TaskState::{Runnable, Sleeping};
 use unhitch_analysis::answer::{self, ClauseKind};
 use unhitch_analysis::wording::{Event, Reference};

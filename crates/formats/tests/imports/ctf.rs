@@ -1,6 +1,6 @@
 //! CTF 1.8: packets in the layout that their own metadata describe, as LTTng's do.
 
-use crate::rows::{switches, wakes};
+use super::rows::{switches, wakes};
 use unhitch_formats::import::ctf;
 use unhitch_model::{Format, Lack, Time, Trace, WakeFlags, Window};
 

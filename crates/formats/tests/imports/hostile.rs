@@ -1,8 +1,8 @@
 //! Cut, flipped and absurd input: no panic, no hang, and rows that hold together.
 
-use crate::proto::{Message, bundle, switch, trace, wake};
-use crate::trace_dat_writer::{PACKINGS, Ring, version_6, version_7};
-use crate::{ctf, perf_script, rows, trace_dat};
+use super::proto::{Message, bundle, switch, trace, wake};
+use super::trace_dat_writer::{PACKINGS, Ring, version_6, version_7};
+use super::{ctf, perf_script, rows, trace_dat};
 use unhitch_formats::read_bytes;
 
 fn perfetto() -> Vec<u8> {

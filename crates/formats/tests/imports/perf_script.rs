@@ -1,6 +1,6 @@
 //! The text of `perf script`.
 
-use crate::rows::{switches, wakes};
+use super::rows::{switches, wakes};
 use unhitch_formats::read_bytes;
 use unhitch_model::{Format, Lack};
 

@@ -1,7 +1,7 @@
 //! Perfetto.
 
-use crate::proto::{Message, bundle, switch, trace, wake};
-use crate::rows::{switches, wakes};
+use super::proto::{Message, bundle, switch, trace, wake};
+use super::rows::{switches, wakes};
 use unhitch_formats::read_bytes;
 use unhitch_model::{Format, Lack, StackId, TaskState, Time, Trace, WakeFlags};
 

@@ -1,7 +1,7 @@
 //! trace-cmd.
 
-use crate::rows::{switches, wakes};
-use crate::trace_dat_writer::{PACKINGS, Ring, version_6, version_7};
+use super::rows::{switches, wakes};
+use super::trace_dat_writer::{PACKINGS, Ring, version_6, version_7};
 use unhitch_formats::read_bytes;
 use unhitch_model::{Format, Lack, TaskState, Time, Trace, WakeFlags};
 

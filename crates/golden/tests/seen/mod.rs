@@ -1,6 +1,5 @@
 //! A golden trace as a reader sees it: written as Linux or as Windows would (synthetic: by our own
 //! encoder), read back, and checked against what no machine could do.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
 use unhitch_analysis::{Analysis, Rules, Segment, State, repair};

@@ -1,7 +1,6 @@
 //! A server for each test, and a client that sends exactly the given bytes.
 //!
 //! *Why no HTTP library:* what must be refused is what no library would send.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use serde_json::{Value, json};
 use std::io::{Read, Write};

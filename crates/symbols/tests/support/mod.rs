@@ -1,5 +1,4 @@
 //! Traces made of single frames, and small programs to name.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,0 +1,23 @@
+//! All tests of this crate's interface, in one program: a program for each file would take minutes
+//! to link.
+
+mod cpu_starvation;
+mod diff;
+mod ends_of_waits;
+mod event_loops;
+mod facts;
+mod finding;
+mod group_limits;
+mod holders;
+mod in_progress;
+mod input;
+mod locks;
+mod lod;
+mod not_known;
+mod partitions;
+mod patterns;
+mod pivots;
+mod programs;
+mod queues;
+mod scene;
+mod tables;
