@@ -1,8 +1,6 @@
 //! A view of a lane shows exactly its slices: nothing is counted twice, nothing is left out.
 
-#[path = "../examples/big/trace.rs"]
-mod big;
-
+use crate::big;
 use proptest::prelude::*;
 use unhitch_analysis::lod::{Lane, LaneState, Lanes, Screen, View};
 use unhitch_analysis::{Analysis, Cancel, Rules};

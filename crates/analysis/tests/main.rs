@@ -1,6 +1,8 @@
 //! All tests of this crate's interface, in one program: a program for each file would take minutes
 //! to link.
 
+#[path = "../examples/big/trace.rs"]
+mod big;
 mod cpu_starvation;
 mod diff;
 mod ends_of_waits;

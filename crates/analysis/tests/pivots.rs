@@ -1,8 +1,6 @@
 //! Pivot trees and flame graphs agree with a plain walk over the rows.
 
-#[path = "../examples/big/trace.rs"]
-mod big;
-
+use crate::big;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use unhitch_analysis::flame::{Drawing, Flame, Node};

@@ -228,7 +228,7 @@ impl Threads {
     }
 
     /// All threads with their ids, the idle thread first.
-    pub fn iter(&self) -> impl Iterator<Item = (ThreadId, &Thread)> {
+    pub fn iter(&self) -> impl Iterator<Item = (ThreadId, &Thread)> + Clone {
         self.threads.iter().enumerate().map(|(index, thread)| (ThreadId(index as u32), thread))
     }
 
