@@ -95,7 +95,8 @@ def swapped_out_memory(stage):
     stage.closing.callback(limit.write_text, f"{name} 0")
     with stage.recording(after=3):
         flag.touch()
-    truth = program.truth(disk=True)
+    # That its own pages are missing is the cause, too: an answer about memory names who needs them.
+    truth = program.truth(culprits=[program.who], disk=True)
     stage.end(program.process)
     limit.write_text(f"{name} 0")
     return truth
@@ -138,7 +139,8 @@ def mapped_file_slow_disk(stage):
     program = stage.rhythm(dictionary, path=file, flag=flag)
     with stage.recording(after=3):
         flag.touch()
-    return program.truth(disk=True)
+    # See swapped_out_memory.
+    return program.truth(culprits=[program.who], disk=True)
 
 
 UMOUNT = rf"umount|sync_filesystem|shutdown_super|kill_(block_)?super|writeback|sync_inodes|{ON_DISK}"
