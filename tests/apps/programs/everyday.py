@@ -56,8 +56,10 @@ def fastcgi(port, file, path="/"):
     def ask_php():
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(request)
-            while connection.recv(4096):
-                pass
+            answer = b""
+            while part := connection.recv(4096):
+                answer += part
+            return answer.decode("latin-1")
 
     return ask_php
 

@@ -31,7 +31,7 @@ def thread_of_connection(connection):
     return {"thread": run(connection, statement)[0][0]}
 
 
-def server(stage):
+def server(stage, *options):
     """A fresh server with one table of accounts; its process and its socket."""
     data = stage.subfolder("data", USER)
     stage.run(
@@ -41,7 +41,7 @@ def server(stage):
     path = data / "socket"
     process = stage.start(
         *("mariadbd", "--no-defaults", f"--user={USER}", f"--datadir={data}"),
-        *(f"--socket={path}", "--skip-networking", f"--pid-file={data}/pid"),
+        *(f"--socket={path}", "--skip-networking", f"--pid-file={data}/pid", *options),
     )
     until("MariaDB", lambda: connects(path))
     stage.deed(create_tables, path=path)

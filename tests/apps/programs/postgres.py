@@ -31,11 +31,11 @@ def backend_of(connection):
     return {"backend": connection.run("select pg_backend_pid()")[0][0]}
 
 
-def server(stage):
+def server(stage, *options, data=None):
     """A fresh server with one table of accounts; its port."""
-    data, port = stage.subfolder("data", USER), free_port()
+    data, port = data or stage.subfolder("data", USER), free_port()
     stage.run("initdb", "-D", data, "-A", "trust", "--no-sync", user=USER)
-    stage.start("postgres", "-D", data, "-p", port, "-k", data, user=USER)
+    stage.start("postgres", "-D", data, "-p", port, "-k", data, *options, user=USER)
     until("PostgreSQL", lambda: connects(port))
     connection = until("a connection", lambda: first_connection(port))
     connection.run("create table accounts (id int primary key, amount int)")

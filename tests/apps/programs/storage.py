@@ -179,11 +179,11 @@ def append_line(file):
     file.write(b"x" * 100 + b"\n")
 
 
-def disk(stage):
+def disk(stage, mebibytes=64):
     """A file system of ext4 on a disk of its own, which is a file; its folder."""
     image = stage.folder / "image"
     image.touch()
-    os.truncate(image, 64 << 20)
+    os.truncate(image, mebibytes << 20)
     stage.run("mkfs.ext4", "-q", image)
     return mounted(stage, "disk", "-o", "loop", image)
 
