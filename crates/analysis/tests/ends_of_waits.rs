@@ -73,6 +73,52 @@ fn regression_the_owner_of_a_lock_is_known_though_a_signal_ended_the_wait() {
     assert!(text.contains("still did when a signal interrupted the wait"), "{text}");
 }
 
+/// The tracer writes into a pipe for 990 ms of the stop, until its reader takes something out.
+#[test]
+fn regression_a_tracer_that_is_kept_waiting_is_not_what_stops() {
+    let stop = ["main", "look_up", "stat", "|", "ptrace_notify", "ptrace_stop", "schedule"];
+    let mut reader = None;
+    let trace = asleep(&stop, |scene, ui| {
+        let (tracer, pager) = (scene.thread(800, 800, "tracer"), scene.thread(900, 900, "pager"));
+        reader = Some(pager);
+        let write = scene.stack(&["main", "print", "write", "|", "anon_pipe_write", "schedule"]);
+        let read = ["main", "turn_page", "read", "|", "anon_pipe_read", "__wake_up_sync_key"];
+        let read = scene.stack(&read);
+        let go_on =
+            scene.stack(&["main", "restart", "ptrace", "|", "ptrace_request", "wake_up_state"]);
+        let think = scene.stack(&["main", "compute"]);
+        scene.switch(50 * MS, 2, IDLE, Runnable, pager, NONE);
+        (60..1_000).for_each(|ms| _ = scene.sample(ms * MS, 2, pager, think));
+        scene.switch(99 * MS, 1, IDLE, Runnable, tracer, NONE);
+        scene.switch(101 * MS, 1, tracer, Sleeping, IDLE, write);
+        scene.wake(1_090 * MS, 2, pager, tracer, WakeFlags::default(), read);
+        scene.switch(1_091 * MS, 1, IDLE, Runnable, tracer, NONE);
+        scene.wake(1_100 * MS, 1, tracer, ui, WakeFlags::default(), go_on);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.finding.culprit, &*stall.finding.function), (reader, "compute"), "{text}");
+}
+
+/// A job that somebody suspended before the recording began.
+#[test]
+fn regression_a_suspended_job_comes_after_what_hung() {
+    let mut owner = None;
+    let trace = asleep(&LOCK, |scene, ui| {
+        let (job, keeper) = (scene.thread(800, 800, "job"), scene.thread(901, 901, "keeper"));
+        owner = Some(keeper);
+        let stop = scene.stack(&["main", "|", "get_signal", "do_signal_stop", "schedule"]);
+        let unlock = scene.stack(&["main", "pthread_mutex_unlock", "|", "futex_wake"]);
+        scene.switch(0, 2, job, TaskState::Stopped, IDLE, stop);
+        scene.switch(50 * MS, 1, IDLE, Runnable, keeper, NONE);
+        scene.wake(1_100 * MS, 1, keeper, ui, WakeFlags::default(), unlock);
+    });
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let stalls = diagnose(&analysis, &Query::default());
+    let culprits: Vec<_> = stalls.iter().map(|stall| stall.finding.culprit).collect();
+    assert!(culprits.len() >= 2 && culprits[0] == owner, "{culprits:?}");
+    assert_eq!(stalls.last().unwrap().finding.pattern, Pattern::Stopped);
+}
+
 #[test]
 fn regression_a_soft_interrupt_in_a_bystanders_call_is_not_its_doing() {
     let recv = ["main", "ask_database", "recv", "|", "tcp_recvmsg", "sk_wait_data", "schedule"];

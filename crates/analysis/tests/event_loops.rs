@@ -112,6 +112,25 @@ fn the_last_event_of_an_idle_loop_is_the_one_that_mattered() {
 }
 
 #[test]
+fn regression_the_last_work_of_a_pools_worker_is_what_it_waited_for() {
+    let mut office = Office::new();
+    office.poll = office.scene.stack(&[
+        "start_thread",
+        "next_job",
+        "pthread_cond_timedwait",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
+    let worker = office.worker;
+    office.wait_beside_ticks(worker);
+    let (stall, text) = office.answered(600 * MS + 40);
+    assert_eq!(stall.finding.culprit, Some(worker), "{text}");
+    assert_eq!(stall.finding.function, "sum_up");
+}
+
+#[test]
 fn a_loop_that_computed_and_then_asked_has_itself_to_blame() {
     let mut office = Office::new();
     let (broker, worker, ticker) = (office.broker, office.worker, office.ticker);

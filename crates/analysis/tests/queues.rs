@@ -143,6 +143,16 @@ fn lock_convoy() {
     );
 }
 
+/// Each hold is a small part of the whole, and all of them are the whole.
+#[test]
+fn regression_hundreds_of_holds_are_no_moments_on_the_way() {
+    let unlock = ["main", "serve", "render_page", "pthread_mutex_unlock", "|", "futex_wake"];
+    let (trace, _) = handed_on(600, 2_500, &unlock);
+    let (stall, text) = judged(&trace);
+    assert_eq!(stall.finding.pattern, Pattern::LockConvoy, "{text}");
+    assert!(text.contains("600 threads took one lock in turn, 2.5 ms each"), "{text}");
+}
+
 /// Two threads of another program hand off another lock to each other, once a millisecond, in
 /// `release`.
 fn another_lock(scene: &mut Scene, release: &[&str]) {

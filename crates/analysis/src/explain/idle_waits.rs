@@ -1,8 +1,8 @@
-//! Event loops: which of their events mattered.
+//! Event loops and the workers of a pool: which of their events mattered.
 //!
-//! A thread that waits for any event, and wakes somebody after one, would have done so whenever that
-//! event had come. What came before has nothing to do with it, or led to it: then who sent the event
-//! had been woken by this thread, and the chain leads back here by itself.
+//! A thread that waits for any event, or for any work, and wakes somebody after one, would have done so
+//! whenever that event had come. What came before has nothing to do with it, or led to it: then who sent
+//! the event had been woken by this thread, and the chain leads back here by itself.
 
 use super::owners::ended_by;
 use super::wait_class::class_of;
@@ -70,14 +70,23 @@ fn join_last_wait(
     (until, end): (usize, Time),
 ) -> Option<usize> {
     let is_sleep = |segment: &Segment| matches!(segment.state, State::Sleeping(_));
-    let is_idle =
-        |segment: &Segment| is_sleep(segment) && class_of(analysis, segment) == WaitClass::Idle;
     let last = segments.get(..until)?.iter().rposition(is_sleep)?;
     let wait = &segments[last];
-    if !is_idle(wait) || wait.window.end >= end || wait.wake.is_none() {
+    let (class, stack) = (class_of(analysis, wait), wait.wait_stack(analysis.trace));
+    let is_for_work = class == WaitClass::Condition;
+    if !(class == WaitClass::Idle || is_for_work) || wait.window.end >= end || wait.wake.is_none() {
         return None;
     }
+    // Whatever ends an event loop's waits, each is for any event. A worker may wait for other things in
+    // other places.
+    let is_idle = |segment: &Segment| {
+        let is_there = || analysis.stacks.is_same_caller(stack, segment.wait_stack(analysis.trace));
+        is_sleep(segment) && class_of(analysis, segment) == class && (!is_for_work || is_there())
+    };
     let ended = ended_by(analysis, thread, wait);
+    if is_for_work && ended.is_none() {
+        return None;
+    }
     // A kernel worker is shared: what it did before has nothing to do with this event.
     if ended.is_some_and(|(by, source)| {
         by == thread || by.is_idle() || source.context == WakeContext::Worker

@@ -171,8 +171,8 @@ fn follow(
 ) -> Option<Hop> {
     let State::Sleeping(_) = segment.state else { return None };
     let class = class_of(analysis, segment);
-    // The thread that continues a stopped thread is not the one that stopped it.
-    if class == WaitClass::Stopped {
+    // The thread that continues a stopped thread is not the one that stopped it, unless it traces it.
+    if class == WaitClass::Stopped && !tracer_waited(analysis, segment) {
         return None;
     }
     let by_task = WakeSource { context: WakeContext::Task, interrupt: None };
@@ -208,6 +208,23 @@ fn follow(
         parent,
         depth,
     })
+}
+
+/// True for a stop by a tracer that was itself kept from continuing the thread, for most of the stop:
+/// one that waits for whoever reads its output. One that rests, before a person, stopped it.
+fn tracer_waited(analysis: &Analysis<'_>, stop: &Segment) -> bool {
+    let wakings = &analysis.trace.wakings;
+    let Some(wake) = stop.wake.filter(|wake| analysis.stacks.is_debuggers(wakings.stack[*wake]))
+    else {
+        return false;
+    };
+    let segments = analysis.segments(wakings.waker[wake], stop.window);
+    let waits = segments.iter().filter(|segment| {
+        let class = class_of(analysis, segment);
+        matches!(segment.state, State::Sleeping(_))
+            && (class.is_unwanted() || matches!(class, WaitClass::Ipc | WaitClass::Network))
+    });
+    waits.map(|wait| wait.window.duration_ns()).sum::<u64>() * 2 >= stop.window.duration_ns()
 }
 
 /// A sleep for a lock that named its owner, ended by a thread that had not waited for the lock: up to

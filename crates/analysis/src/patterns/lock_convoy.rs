@@ -13,8 +13,11 @@ use unhitch_model::{ThreadId, Window};
 
 /// Minimum holders of a convoy.
 const MIN_HOLDERS: usize = 3;
-/// A hold is at least one part in so many of all holds: less is a moment on the way of the lock.
-const MIN_HOLD_PART: u64 = 500;
+/// Holds of at most one part in so many of the longest are moments on the way of the lock,
+const MOMENT_PART: u64 = 10;
+/// if together they are at most one part in so many of all. *Why:* thousands of short holds may be all
+/// that there is.
+const MOMENTS_PART: u64 = 50;
 /// A hold of so many percent of the longest, or more, is about as long.
 const LONGEST_PERCENT: u64 = 95;
 
@@ -55,7 +58,13 @@ impl Holds {
             by_hop.values().map(|&(thread, ns)| (ns, thread)).collect();
         lengths.sort_unstable();
         let total_ns: u64 = lengths.iter().map(|(ns, _)| ns).sum();
-        lengths.retain(|(ns, _)| ns * MIN_HOLD_PART >= total_ns);
+        let longest_ns = lengths.last().map_or(0, |(ns, _)| *ns);
+        let mut on_the_way_ns = 0;
+        let moments = lengths.iter().take_while(|(ns, _)| {
+            on_the_way_ns += ns;
+            ns * MOMENT_PART <= longest_ns && on_the_way_ns * MOMENTS_PART <= total_ns
+        });
+        lengths.drain(..moments.count());
         Self { lengths, runs, by_cause, total_ns, in_order }
     }
 

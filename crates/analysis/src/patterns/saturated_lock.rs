@@ -5,7 +5,7 @@ use super::case::Case;
 use super::case::{in_function, samples_of};
 use super::finding::{Finding, Pattern};
 use crate::WaitClass;
-use crate::explain::{Cause, Hop};
+use crate::explain::{Cause, Hop, Piece};
 use crate::locks::{Release, is_same_lock};
 use crate::samples::hot_spot;
 use crate::wording::sentence::{Sentence, count, duration, function, plural, sentence};
@@ -46,10 +46,12 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let busy_ns = on_cpu_ns(case, &release);
     let (name, busy) = activity(case, &release, busy_ns);
     sentences.extend(busy);
-    // With samples, the release must account for the time, or the lock for nearly all of it.
+    // With samples, the release must account for the time, or the lock for nearly all of it that the
+    // victim slept.
+    let slept_ns = whole_ns - case.ns_of(|piece, hop| is_awake(case, piece, hop)).min(whole_ns);
     let is_certain = case.analysis.trace.samples.is_empty()
         || busy_ns * 2 >= whole_ns
-        || behind_lock * 10 >= whole_ns * 9;
+        || behind_lock * 10 >= slept_ns * 9;
     if !is_certain {
         return None;
     }
@@ -79,9 +81,15 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
+/// True for what the victim did, or wanted to do, itself.
+fn is_awake(case: &Case<'_>, piece: &Piece, hop: Option<&Hop>) -> bool {
+    let own = hop.is_none() && piece.thread == case.candidate.victim;
+    own && matches!(piece.cause, Cause::Ran | Cause::WaitedForCpu)
+}
+
 /// The function in which the holders spent their CPU time, and a sentence about that.
 fn activity(case: &Case<'_>, release: &Release, busy_ns: u64) -> (String, Option<Sentence>) {
-    let is_held = |piece: &&crate::Piece| {
+    let is_held = |piece: &&Piece| {
         let hop = case.explanation.hop_of(piece);
         piece.cause == Cause::Ran && hop.is_some_and(|hop| hop.class == WaitClass::Lock)
     };
