@@ -107,7 +107,7 @@ impl<'a, 't> OwnWork<'a, 't> {
 /// How often, and how long, threads slept at their places.
 pub(crate) struct Habits<'a, 't> {
     pub(crate) analysis: &'a Analysis<'t>,
-    /// By thread, the lengths of its sleeps, nanoseconds, by signature.
+    /// By thread, the lengths of its sleeps, nanoseconds, by signature; shortest first.
     sleeps: FxHashMap<ThreadId, FxHashMap<u64, Vec<u64>>>,
 }
 
@@ -172,12 +172,11 @@ impl<'a, 't> Habits<'a, 't> {
     /// True for a wait that is far longer than nearly all of its thread at the same place.
     fn is_far_longer(&mut self, hop: &Hop) -> bool {
         let signature = self.analysis.stacks.signature(hop.wait_stack);
-        let mut lengths = self.sleeps_at(hop.sleeper, signature).to_vec();
+        let lengths = self.sleeps_at(hop.sleeper, signature);
         if signature == 0 || lengths.len() < MIN_WAITS_FOR_WORK {
             return false;
         }
-        let ninth = lengths.len() * 9 / 10 - 1;
-        let (_, &mut usual_ns, _) = lengths.select_nth_unstable(ninth);
+        let usual_ns = lengths[lengths.len() * 9 / 10 - 1];
         hop.slept.duration_ns() >= usual_ns.saturating_mul(FAR_LONGER)
     }
 
@@ -187,15 +186,15 @@ impl<'a, 't> Habits<'a, 't> {
         let analysis = self.analysis;
         let signature = analysis.stacks.signature(piece.segment.wait_stack(analysis.trace));
         let slept_ns = piece.window.duration_ns();
-        let as_long = |ns: &&u64| ns.saturating_mul(2) >= slept_ns;
+        let shorter = |ns: &u64| ns.saturating_mul(2) < slept_ns;
         let sleeps = self.sleeps_at(piece.thread, signature);
         class_of(analysis, &piece.segment) == WaitClass::KernelIdle
             || idle && signature != 0 && sleeps.len() >= HABITUAL_PLACE
-            || sleeps.iter().filter(as_long).count() >= HABIT
+            || sleeps.len() - sleeps.partition_point(shorter) >= HABIT
     }
 
-    /// The lengths of the sleeps of `thread` with this signature; 0 stands for those without a
-    /// stack.
+    /// The lengths of the sleeps of `thread` with this signature, shortest first; 0 stands for those
+    /// without a stack.
     fn sleeps_at(&mut self, thread: ThreadId, signature: u64) -> &[u64] {
         let analysis = self.analysis;
         let sleeps = self.sleeps.entry(thread).or_insert_with(|| sleeps_of(analysis, thread));
@@ -212,5 +211,6 @@ fn sleeps_of(analysis: &Analysis<'_>, thread: ThreadId) -> FxHashMap<u64, Vec<u6
             sleeps.entry(signature).or_default().push(segment.window.duration_ns());
         }
     });
+    sleeps.values_mut().for_each(|lengths| lengths.sort_unstable());
     sleeps
 }
