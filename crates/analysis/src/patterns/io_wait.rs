@@ -36,6 +36,11 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         asked_in
     )];
     let (waiter, waited) = case.most_of(|piece, _| piece.cause == Cause::Io).unwrap_or((victim, 0));
+    // What another program waited in says more than that it was waited for; the kernel's own threads
+    // only do what they are asked for.
+    let waited_in = case.longest(waiter, Cause::Io).map(|piece| piece.segment.wait_stack(trace));
+    let waited_in = waited_in.filter(|stack| !trace.stacks.user_frames(*stack).is_empty());
+    let function = own_function(case.analysis, waited_in.unwrap_or(asked));
     if waiter != victim
         && let Some(piece) = case.longest(waiter, Cause::Io)
     {
@@ -50,13 +55,11 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     sentences.extend(other_waiters(case));
     sentences.extend(disks::sentences(case, waiter));
     sentences.extend(group_limits::io(case, waiter));
-    let cause = sentence!(
-        "a slow disk or file system{}.",
-        in_function(", waited for in ", &own_function(case.analysis, asked))
-    );
+    let cause =
+        sentence!("a slow disk or file system{}.", in_function(", waited for in ", &function));
     Some(Finding {
         culprit: Some(waiter),
-        function: own_function(case.analysis, asked),
+        function,
         sentences,
         advice: match trace.meta.notes_facts || trace.meta.system != System::Linux {
             true => String::new(),

@@ -191,11 +191,20 @@ impl StackClasses {
     }
 
     /// The frames (leaf first) without those that only implement the lock or the wait that the
-    /// others wanted.
+    /// others wanted. A library that called the program, as a toolkit's loop does, implements nothing
+    /// that the program then waits for.
     pub(crate) fn without_machinery<'f>(&self, frames: &'f [FrameId]) -> &'f [FrameId] {
-        let is_machinery =
-            |frame: &FrameId| self.frames.get(frame.index()).is_some_and(|frame| frame.machinery);
-        &frames[frames.iter().rposition(is_machinery).map_or(0, |last| last + 1)..]
+        let (mut implemented, mut in_program) = (0, false);
+        for (index, frame) in frames.iter().enumerate() {
+            let is_machinery = self.frames.get(frame.index()).is_some_and(|frame| frame.machinery);
+            let is_programs = self.layer(*frame) == Layer::Program;
+            match is_machinery {
+                true if is_programs || !in_program => implemented = index + 1,
+                true => {}
+                false => in_program |= is_programs,
+            }
+        }
+        &frames[implemented..]
     }
 
     /// What its program's users call a wait with this stack, if a rule says so: `row lock of
