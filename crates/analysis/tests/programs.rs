@@ -377,6 +377,19 @@ fn libraries_that_call_the_futex_themselves_are_known() {
     assert_eq!(of("app!parking_lot::raw_mutex::RawMutex::lock_slow"), named("", "save_document"));
 }
 
+/// What an event handler waits for is its own, though the toolkit's loop called it.
+#[test]
+fn regression_a_loop_that_called_the_program_does_not_wait_for_it() {
+    let handler = [
+        "libc.so.6!clock_nanosleep",
+        "app!Window::load_preview",
+        "libQt5Core.so.5!QObject::event",
+        "libQt5Core.so.5!QCoreApplication::exec",
+        "app!main",
+    ];
+    assert_eq!(wait(&[&SLEEP, &handler]).2, "Window::load_preview");
+}
+
 #[test]
 fn the_functions_of_a_runtime_are_not_the_programs() {
     let layers: [(&[&str], &str); 8] = [

@@ -705,6 +705,29 @@ fn slow_disk() {
     assert_eq!((stall.finding.pattern, stall.finding.function.as_str()), (Pattern::IoWait, "save"));
 }
 
+/// The client reads from a socket until the server, which waits for the disk, has answered.
+#[test]
+fn regression_the_function_behind_a_slow_disk_is_the_servers() {
+    let read = ["main", "ask", "recv", "|", "tcp_recvmsg", "sk_wait_data", "schedule"];
+    let trace = asleep(&read, Sleeping, |scene, ui| {
+        let server = scene.thread(400, 400, "server");
+        let fsync =
+            ["main", "commit", "|", "ext4_sync_file", "jbd2_log_wait_commit", "io_schedule"];
+        let fsync = scene.stack(&fsync);
+        let reply = scene.stack(&["main", "answer", "send", "|", "sock_def_readable"]);
+        let done = ["|", "asm_common_interrupt", "blk_mq_complete_request", "bio_endio"];
+        let done = scene.stack(&done);
+        scene.switch(90 * MS, 1, IDLE, Runnable, server, StackId::EMPTY);
+        scene.switch(110 * MS, 1, server, TaskState::DiskSleep, IDLE, fsync);
+        scene.wake(590 * MS, 1, IDLE, server, WakeFlags::HARDIRQ, done);
+        scene.switch(590 * MS + 10, 1, IDLE, Runnable, server, StackId::EMPTY);
+        scene.wake(600 * MS, 1, server, ui, WakeFlags::default(), reply);
+    });
+    let (stall, text) = judged(&trace);
+    let found = (stall.finding.pattern, stall.finding.function.as_str());
+    assert_eq!(found, (Pattern::IoWait, "commit"), "{text}");
+}
+
 #[test]
 fn slow_memory() {
     let wait = [
