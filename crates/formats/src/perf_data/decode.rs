@@ -60,8 +60,7 @@ impl<'a> Decoder<'a> {
     /// What was decoded from `rings`, as if it were chunks.
     pub(crate) fn of_rings(events: &'a Events, parts: Vec<Rows>, rings: &'a Decoded) -> Self {
         let mut decoder = Self::new(events);
-        let chains =
-            rings.chains.iter().map(|chain| decoder.stacks.intern(chain.pid, &chain.words));
+        let chains = rings.chains.iter().map(|(pid, words)| decoder.stacks.intern(pid, words));
         // Number 0 is the empty chain in both.
         let numbers: Vec<u32> = std::iter::once(0).chain(chains).collect();
         let number = |stack: &mut u32| *stack = numbers.get(*stack as usize).copied().unwrap_or(0);

@@ -9,7 +9,7 @@ use super::facts;
 use super::layout;
 use super::segment::{self, Priority, Run, Segment, Taken};
 use super::sleepers::{self, Entry};
-use super::stacks::{Chain, Definition, Definitions};
+use super::stacks::{Chain, Chains, Definition, Definitions};
 use crate::perf_data::rows::{EarlierWait, KeptWait, Row, Rows};
 use crate::scope::Scope;
 use rayon::prelude::*;
@@ -23,7 +23,7 @@ pub(crate) struct Decoded {
     /// In parts; those of one CPU follow each other, and each is sorted by time. Stacks are numbers
     /// of `chains`, from 1.
     pub(crate) rows: Vec<Rows>,
-    pub(crate) chains: Vec<Chain>,
+    pub(crate) chains: Chains,
     /// First and last time by CPU; an empty window where the CPU has none.
     pub(crate) covered: Vec<(u64, u64)>,
     pub(crate) gaps: Vec<Gap>,
@@ -222,8 +222,7 @@ impl Decoder {
             return 0;
         };
         self.room = room;
-        self.out.chains.push(chain);
-        self.out.chains.len() as u32
+        self.out.chains.push(&chain)
     }
 
     /// Notes the waits that began before all CPUs are covered and ended after that.

@@ -15,6 +15,34 @@ pub(crate) struct Chain {
     pub(crate) words: Vec<u8>,
 }
 
+/// Call chains, one after the other. *Why in one piece:* stacks are numbered in the order in which their
+/// words lie in memory, and so are the same whenever the trace is read.
+#[derive(Default)]
+pub(crate) struct Chains {
+    words: Vec<u8>,
+    /// The process of each, and where its words end.
+    ends: Vec<(u32, usize)>,
+}
+
+impl Chains {
+    /// Adds a chain. Returns its number, from 1.
+    pub(super) fn push(&mut self, chain: &Chain) -> u32 {
+        self.words.extend_from_slice(&chain.words);
+        self.ends.push((chain.pid, self.words.len()));
+        self.ends.len() as u32
+    }
+
+    /// Each chain's process and words.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (u32, &[u8])> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(pid, end)| {
+            let words = &self.words[start..end];
+            start = end;
+            (pid, words)
+        })
+    }
+}
+
 /// The definition of one stack, of the kernel or of a process.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Definition<'a> {

@@ -14,6 +14,11 @@ fn decode(bytes: &[u8], warnings: &mut Warnings) -> Decoded {
     super::decode(&[bytes], Scope::All, warnings)
 }
 
+/// The words of a chain, counted from 0.
+fn chain(decoded: &Decoded, at: usize) -> &[u8] {
+    decoded.chains.iter().nth(at).unwrap().1
+}
+
 fn switches(decoded: &Decoded) -> usize {
     decoded.rows.iter().map(|rows| rows.switches.len()).sum()
 }
@@ -77,6 +82,14 @@ fn rings() -> Vec<u8> {
     encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &whole_sleepers())
 }
 
+/// Stacks are numbered by where their words are, see `StackTable::union`.
+#[test]
+fn stacks_have_the_same_order_whenever_they_are_read() {
+    let decoded = decode(&rings(), &mut Warnings::default());
+    let places: Vec<_> = decoded.chains.iter().map(|(_, words)| words.as_ptr()).collect();
+    assert!(places.len() > 1 && places.is_sorted());
+}
+
 /// Function names need the stacks only.
 #[test]
 fn stacks_are_there_without_the_events() {
@@ -85,7 +98,7 @@ fn stacks_are_there_without_the_events() {
         .map(|scope| super::decode(&[&bytes], scope, &mut Warnings::default()));
     assert!(switches(&all) > 0 && switches(&stacks) == 0);
     let words = |decoded: &Decoded| -> Vec<Vec<u8>> {
-        decoded.chains.iter().map(|chain| chain.words.to_vec()).collect()
+        decoded.chains.iter().map(|(_, words)| words.to_vec()).collect()
     };
     assert_eq!(words(&all), words(&stacks));
 }
@@ -157,9 +170,9 @@ fn waits_and_wake_ups_have_their_stacks() {
     // The second wait has the stack that was taken at the save, and not that of its place.
     let stacks: Vec<u32> = switches.iter().map(|row| row.stack).collect();
     assert_eq!(stacks, [1, 0, 3]);
-    assert_eq!(decoded.chains[0].words.len(), 8 * (1 + LONG_STACK + 1 + 2));
+    assert_eq!(chain(&decoded, 0).len(), 8 * (1 + LONG_STACK + 1 + 2));
     // Its user part is cut, which takes one word more.
-    assert_eq!(decoded.chains[2].words.len(), 8 * (2 + 2 + 1));
+    assert_eq!(chain(&decoded, 2).len(), 8 * (2 + 2 + 1));
     let wakings = &rows.wakings;
     assert_eq!(wakings.iter().map(|row| row.stack).collect::<Vec<_>>(), [1, 1]);
     assert_eq!((wakings[0].of.waker, wakings[0].of.flags), (8, WakeFlags::default()));
@@ -352,7 +365,7 @@ fn regression_short_records_make_no_endless_stacks() {
     let mut warnings = Warnings::default();
     let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[]);
     let decoded = decode(&bytes, &mut warnings);
-    let len: usize = decoded.chains.iter().map(|chain| chain.words.len()).sum();
+    let len: usize = decoded.chains.iter().map(|(_, words)| words.len()).sum();
     assert!(len <= 64 << 20 && len > 60 << 20, "{len}");
     assert!(warnings.lines().any(|line| line.contains("take too much memory")), "{warnings:?}");
 
@@ -363,7 +376,7 @@ fn regression_short_records_make_no_endless_stacks() {
     few.resize(BLOCK_BYTES, 0);
     let bytes = encode(&[RingPart { cpu: 0, end, blocks: &few }], &[]);
     let decoded = decode(&bytes, &mut Warnings::default());
-    assert_eq!(decoded.chains[0].words.len(), 8 * (1 + 127 + 1), "marker, frames, cut");
+    assert_eq!(chain(&decoded, 0).len(), 8 * (1 + 127 + 1), "marker, frames, cut");
 }
 
 #[test]
@@ -377,7 +390,11 @@ fn a_stack_is_one_chain_in_all_segments() {
     let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[]);
     let mut warnings = Warnings::default();
     let decoded = decode(&bytes, &mut warnings);
-    assert_eq!((decoded.chains.len(), decoded.rows.len()), (1, 3), "two segments and the sleepers");
+    assert_eq!(
+        (decoded.chains.iter().len(), decoded.rows.len()),
+        (1, 3),
+        "two segments and the sleepers"
+    );
     let lines: Vec<String> = warnings.lines().collect();
     assert_eq!(lines, ["missing, because the ring had overwritten it: 1 stack"]);
 }
@@ -396,7 +413,7 @@ fn an_overwritten_definition_is_that_of_the_next() {
     let mut warnings = Warnings::default();
     let decoded = decode(&bytes, &mut warnings);
     assert_eq!(warnings.lines().count(), 0, "{warnings:?}");
-    let [one, other] = [0, 1].map(|at| decoded.chains[at].words.as_slice());
+    let [one, other] = [0, 1].map(|at| chain(&decoded, at));
     assert_eq!(one.len(), 8 * (1 + 3), "marker, frames");
     assert_eq!(one, other);
 }
