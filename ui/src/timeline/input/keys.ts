@@ -1,4 +1,5 @@
 /** The timeline's commands and their keys: WASD, F, M, `[` `]`, `.` `,`. */
+import { hide } from "../../actions";
 import { type Command, register } from "../../commands";
 import * as store from "../../state/store";
 import { wheel } from "../../state/theme";
@@ -55,6 +56,29 @@ function motion(id: string, title: string, keys: string[], part: Partial<Held>):
       held = { ...held, ...("pan" in part ? { pan: 0 } : { zoom: 0 }) };
     },
   };
+}
+
+/** What can be done with the lane, or with the process, under the pointer. */
+function underPointer(): Command[] {
+  const command = (id: string, title: string, key: string, run: () => void): Command => ({
+    id,
+    group: "Timeline",
+    title,
+    keys: [key],
+    when: here,
+    run,
+  });
+  return [
+    command("timeline.pin", "Pin or unpin the lane at the pointer", "KeyP", () => {
+      const { thread } = store.hovered.peek();
+      if (thread !== null) store.togglePin(`t${thread}`);
+    }),
+    command("timeline.hide", "Hide the lane or the process at the pointer", "KeyH", () => {
+      const { thread, process } = store.hovered.peek();
+      if (thread !== null) hide(`t${thread}`);
+      else if (process !== null) hide(`p${process}`);
+    }),
+  ];
 }
 
 /** How the lanes are sorted and what the wheel does. */
@@ -155,6 +179,7 @@ export function registerKeys(): () => void {
       () => void walk(1),
       { repeats: true },
     ),
+    ...underPointer(),
     ...habits(),
     command(
       "timeline.legend",
