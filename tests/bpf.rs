@@ -44,7 +44,9 @@ fn record(program: &str, seconds: &str, path: &Path) -> Trace {
         .args(["--", unhitch, "lab", program, "--seconds", seconds])
         .output()
         .unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    // 4 means that it did not hang for as long as it should, which says nothing about the recording.
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(matches!(out.status.code(), Some(0 | 4)), "{said}");
     unhitch_formats::open(path).unwrap()
 }
 
