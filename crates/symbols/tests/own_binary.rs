@@ -69,7 +69,7 @@ fn own_functions_have_names_lines_and_inlined_functions() {
         "{}",
         trace.name(symbol.file)
     );
-    assert!((12..20).contains(&symbol.line), "{}", symbol.line);
+    assert!((10..18).contains(&symbol.line), "{}", symbol.line);
     let all: Vec<Vec<String>> = frames.iter().map(|&frame| trace.frame_names(frame)).collect();
     // The workspace's line tables name inlined functions without their path; full debug information
     // would give it.

@@ -6,7 +6,6 @@ import importlib
 import multiprocessing.managers
 import os
 import pathlib
-import shutil
 import socket
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from programs.native import (
     collector,
     compiled,
     name_server,
+    rust,
 )
 from programs.node import writes_late
 from programs.python import COMPUTES, validate_input
@@ -357,14 +357,6 @@ def node_console(stage):
         emulator.go()
         emulator.result()
     return client.truth(culprits=[Who(emulator.who.pid)], others=[Who(server.pid, server.pid)])
-
-
-def rust(stage, name):
-    """A program of `sources/native/rust-maps`. Cargo builds them once, from a copy: it may write there."""
-    source = shutil.copytree(SOURCES / "rust-maps", stage.tools / "rust-maps", dirs_exist_ok=True)
-    options = ["--quiet", "--release", "--manifest-path", source / "Cargo.toml"]
-    stage.run("cargo", "build", *options, "--target-dir", source / "target", env=os.environ)
-    return source / "target/release" / name
 
 
 @hang("DashMap", [r"print_invoice|change_price|dashmap|RawRwLock|lock_exclusive|parking_lot"], lock=True, needs=["cargo"])

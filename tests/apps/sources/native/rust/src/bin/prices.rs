@@ -2,7 +2,7 @@
 //! appears, the thread "printer" prints an invoice, and refers to an article of the map all the time.
 
 use dashmap::DashMap;
-use held_hangs::{rhythm, thread_id, told, LONG};
+use native_hangs::{rhythm, thread_id, told, LONG};
 use std::hint::black_box;
 use std::sync::{mpsc, LazyLock};
 use std::time::{Duration, Instant};
