@@ -141,8 +141,8 @@ impl TraceFolder {
         let (path, _) = self.find(name).ok()?;
         let stored = container::read_verdict(&path)?;
         let (meta, _) = container::read_meta(&path).ok().flatten()?;
-        let start = meta.spans.iter().map(|span| span.start_ns).max();
-        (stored["start_ns"].as_u64() == start).then(|| verdict::stored(&stored)).flatten()
+        let start = meta.spans.iter().map(|span| span.start_ns).max()?;
+        (stored["start_ns"].as_u64() == Some(start)).then(|| verdict::stored(&stored)).flatten()
     }
 
     /// Begins an upload: the file that it is written to until it is complete. Only its owner may

@@ -1,4 +1,4 @@
-//! Slow disk or file system: the victim, or the thread it waited for, waited for a disk or a file system.
+//! Slow disk or file system: the victim, or the thread it waited for, waited for one.
 
 use super::case::Case;
 use super::case::in_function;
