@@ -2,28 +2,29 @@
 //! into its pipe.
 
 use crate::stacks::StackClasses;
-use rustc_hash::FxHashSet;
-use unhitch_model::{ThreadId, Trace};
+use rustc_hash::FxHashMap;
+use unhitch_model::{ThreadId, Time, Trace};
 
 /// Pairs that are remembered to have been seen, a power of two: most wake-ups repeat one of few.
 const REMEMBERED: usize = 1 << 10;
 
-/// The pairs of which one woke the other, by threads within a process and by processes otherwise.
-/// *Why processes:* which of its threads a server lets answer may differ each time.
+/// The pairs of which one woke the other, by threads within a process and by processes otherwise, and
+/// when it first did. *Why processes:* which of its threads a server lets answer may differ each time.
 #[derive(Default)]
-pub(crate) struct Contacts(FxHashSet<(ThreadId, ThreadId)>);
+pub(crate) struct Contacts(FxHashMap<(ThreadId, ThreadId), Time>);
 
 impl Contacts {
     /// All wake-ups of the trace that a thread issued itself. *Why on one core:* many cores wait for
     /// it at once, and one that helped another out could come to wait for itself.
     pub(crate) fn new(trace: &Trace, stacks: &StackClasses) -> Self {
         let wakings = &trace.wakings;
-        let mut pairs = FxHashSet::default();
+        let mut pairs = FxHashMap::default();
         let mut seen = vec![None; REMEMBERED];
         for (index, threads) in wakings.waker.iter().zip(&wakings.wakee).enumerate() {
             let at = (threads.0.index() ^ threads.1.index().rotate_left(5)) % REMEMBERED;
             if seen[at] != Some(threads) && stacks.is_by_task(trace, index) {
-                pairs.insert(parties(trace, *threads.0, *threads.1));
+                let parties = parties(trace, *threads.0, *threads.1);
+                pairs.entry(parties).or_insert(wakings.time[index]);
                 seen[at] = Some(threads);
             }
         }
@@ -32,13 +33,24 @@ impl Contacts {
 
     /// The threads of its own process that a thread woke.
     pub(crate) fn woken_by(&self, one: ThreadId) -> impl Iterator<Item = ThreadId> {
-        self.0.iter().filter(move |(waker, _)| *waker == one).map(|(_, woken)| *woken)
+        self.0.keys().filter(move |(waker, _)| *waker == one).map(|(_, woken)| *woken)
     }
 
     /// True if each of the two woke the other.
     pub(crate) fn are_mutual(&self, trace: &Trace, one: ThreadId, other: ThreadId) -> bool {
         let (one, other) = parties(trace, one, other);
-        self.0.contains(&(one, other)) && self.0.contains(&(other, one))
+        self.0.contains_key(&(one, other)) && self.0.contains_key(&(other, one))
+    }
+
+    /// True if `one` had woken `other` before `time`.
+    pub(crate) fn had_woken(
+        &self,
+        trace: &Trace,
+        one: ThreadId,
+        other: ThreadId,
+        time: Time,
+    ) -> bool {
+        self.0.get(&parties(trace, one, other)).is_some_and(|first| *first < time)
     }
 }
 

@@ -472,3 +472,55 @@ fn regression_another_worker_of_the_pool_answers_late() {
     assert_eq!(stall.finding.culprit, Some(second), "{text}");
     assert_eq!(stall.finding.function, "retry_upload", "{text}");
 }
+
+/// "worker" waits for the disk again and again, then once for an event, which its main thread sends by
+/// a timer of its own 2 s later. If `asks`, it had woken the main thread for that.
+fn worker_of_a_main_thread_with_a_timer(asks: bool) -> Vec<Stall> {
+    let mut scene = Scene::default();
+    let main = scene.thread(100, 100, "main");
+    let worker = scene.thread(100, 101, "worker");
+    let disk = scene.stack(&["work", "fsync", "|", "do_fsync", "folio_wait_bit", "io_schedule"]);
+    let block = scene.stack(&["|", "blk_mq_complete_request", "try_to_wake_up"]);
+    let events = ["ppoll", "|", "do_sys_poll", "poll_schedule_timeout"];
+    let rest = scene.stack(&[&["work", "rest"][..], &events].concat());
+    let pump = scene.stack(&[&["main", "wait_for_the_end"][..], &events].concat());
+    let timer = scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
+    let send = scene.stack(&["main", "|", "eventfd_write", "try_to_wake_up"]);
+    let (by_thread, by_interrupt) = (WakeFlags::default(), WakeFlags::HARDIRQ);
+    scene.switch(10, 1, main, Sleeping, IDLE, pump);
+    scene.switch(20, 0, IDLE, Runnable, worker, StackId::EMPTY);
+    let mut at = MS;
+    for _ in 0..40 {
+        scene.switch(at, 0, worker, Sleeping, IDLE, disk);
+        scene.wake(at + 2 * MS, 0, IDLE, worker, by_interrupt, block);
+        scene.switch(at + 2 * MS + 10, 0, IDLE, Runnable, worker, StackId::EMPTY);
+        at += 5 * MS;
+    }
+    if asks {
+        scene.wake(at, 0, worker, main, by_thread, send);
+        scene.switch(at + 10, 1, IDLE, Runnable, main, StackId::EMPTY);
+        scene.switch(at + 100, 1, main, Sleeping, IDLE, pump);
+    }
+    scene.switch(at + 200, 0, worker, Sleeping, IDLE, rest);
+    at += 2_000 * MS;
+    scene.wake(at, 1, IDLE, main, by_interrupt, timer);
+    scene.switch(at + 10, 1, IDLE, Runnable, main, StackId::EMPTY);
+    scene.wake(at + 20, 1, main, worker, by_thread, send);
+    scene.switch(at + 30, 0, IDLE, Runnable, worker, StackId::EMPTY);
+    // It ends, and the main thread waits for that.
+    scene.switch(at + 40, 1, main, Sleeping, IDLE, pump);
+    scene.switch(at + 50, 0, worker, Sleeping, IDLE, disk);
+    scene.wake(at + 2 * MS, 0, IDLE, worker, by_interrupt, block);
+    scene.switch(at + 2 * MS + 10, 0, IDLE, Runnable, worker, StackId::EMPTY);
+    scene.wake(at + 5 * MS, 0, worker, main, by_thread, send);
+    scene.switch(at + 5 * MS + 10, 1, IDLE, Runnable, main, StackId::EMPTY);
+    scene.switch(at + 5 * MS + 20, 0, worker, Dead, IDLE, StackId::EMPTY);
+    stalls(&scene.finish(2, at + 10 * MS))
+}
+
+#[test]
+fn regression_a_timer_of_a_thread_that_nobody_had_asked_is_no_stall_of_an_idle_worker() {
+    assert!(worker_of_a_main_thread_with_a_timer(false).is_empty());
+    let asked = worker_of_a_main_thread_with_a_timer(true);
+    assert_eq!(asked[0].finding.pattern, Pattern::TimerSleep);
+}

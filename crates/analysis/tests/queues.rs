@@ -705,6 +705,39 @@ fn slow_disk() {
     assert_eq!((stall.finding.pattern, stall.finding.function.as_str()), (Pattern::IoWait, "save"));
 }
 
+/// Nine waits of 50 ms for the disk, and between them one of 40 ms for a lock in the file system, whose
+/// owner also waits for the disk: `victims_wait` is the lock's, and the hang is the disk's.
+#[test]
+fn regression_many_waits_for_the_disk_and_one_for_a_lock_are_a_slow_disk() {
+    let locked = ["main", "save", "|", "ext4_sync_file", "__wait_on_bit_lock", "bit_wait_io"];
+    let trace = asleep(&locked, Sleeping, |scene, ui| {
+        let flusher = scene.thread(400, 400, "flusher");
+        let sync = ["main", "save", "|", "ext4_sync_file", "jbd2_log_wait_commit", "io_schedule"];
+        let (sync, commit) =
+            (scene.stack(&sync), scene.stack(&["main", "commit", "|", "io_schedule"]));
+        let done = ["|", "asm_common_interrupt", "blk_mq_complete_request", "bio_endio"];
+        let done = scene.stack(&done);
+        let unlock = scene.stack(&["main", "commit", "|", "unlock_buffer", "wake_up_bit"]);
+        scene.switch(90 * MS, 1, IDLE, Runnable, flusher, StackId::EMPTY);
+        scene.switch(101 * MS, 1, flusher, TaskState::DiskSleep, IDLE, commit);
+        scene.wake(139 * MS, 1, IDLE, flusher, WakeFlags::HARDIRQ, done);
+        scene.switch(139 * MS + 10, 1, IDLE, Runnable, flusher, StackId::EMPTY);
+        scene.wake(140 * MS, 1, flusher, ui, WakeFlags::default(), unlock);
+        scene.switch(140 * MS + 10, 0, IDLE, Runnable, ui, StackId::EMPTY);
+        for at in (141..=549).step_by(51) {
+            scene.switch(at * MS, 0, ui, TaskState::DiskSleep, IDLE, sync);
+            scene.wake((at + 50) * MS, 0, IDLE, ui, WakeFlags::HARDIRQ, done);
+            if at < 549 {
+                scene.switch((at + 50) * MS + 10, 0, IDLE, Runnable, ui, StackId::EMPTY);
+            }
+        }
+    });
+    let (stall, text) = judged(&trace);
+    let found = (stall.finding.pattern, stall.finding.function.as_str());
+    assert_eq!(found, (Pattern::IoWait, "save"), "{text}");
+    assert!(text.contains("jbd2_log_wait_commit"), "where the disk was waited for: {text}");
+}
+
 /// The client reads from a socket until the server, which waits for the disk, has answered.
 #[test]
 fn regression_the_function_behind_a_slow_disk_is_the_servers() {

@@ -47,7 +47,8 @@ fn answer() -> Answer {
         culprit_thread: "ui".into(),
         also_named: vec!["downloader".into()],
         pattern: "io_wait".into(),
-        kinds: vec!["event_loop".into(), "unwanted_wait".into()],
+        // A save that hangs right after another one breaks the rhythm of both.
+        kinds: vec!["event_loop".into(), "unwanted_wait".into(), "rhythm".into()],
         min_duration_ms: MIN_HANG_MS,
         victim_function: "save_settings".into(),
         release_function: String::new(),

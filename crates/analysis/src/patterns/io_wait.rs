@@ -15,18 +15,22 @@ use unhitch_model::{System, ThreadId};
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let is_io = |share: &&crate::Share| share.what == What::Io;
     let ns: u64 = case.partition.iter().filter(is_io).map(|share| share.ns).sum();
+    let own = || {
+        let pieces = case.explanation.pieces.iter();
+        pieces.filter(|piece| piece.hop.is_none() && piece.cause == Cause::Io)
+    };
+    let own_ns = own().map(|piece| piece.window.duration_ns()).sum();
+    // One that mostly waited for the disk itself did so there, and not in its longest other wait.
+    let wait = case.victims_wait().filter(|_| !case.is_most(own_ns));
     // A lock's owner that waits for a disk is a lock's owner first of all.
-    let behind_lock = case.victims_wait().is_some_and(|hop| hop.class == WaitClass::Lock);
-    if !case.is_most(ns) || behind_lock {
+    if !case.is_most(ns) || wait.is_some_and(|hop| hop.class == WaitClass::Lock) {
         return None;
     }
     let (trace, victim) = (case.analysis.trace, case.candidate.victim);
-    let (asked, asked_in) = match case.victims_wait() {
+    let (asked, asked_in) = match wait {
         Some(hop) => (hop.wait_stack, case.wait_stack(hop)),
         None => {
-            let pieces = case.explanation.pieces.iter();
-            let own = pieces.filter(|piece| piece.hop.is_none() && piece.cause == Cause::Io);
-            let segment = &own.max_by_key(|piece| piece.window.duration_ns())?.segment;
+            let segment = &own().max_by_key(|piece| piece.window.duration_ns())?.segment;
             (segment.wait_stack(trace), case.segment_stack(victim, segment))
         }
     };

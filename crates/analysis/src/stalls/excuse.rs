@@ -54,7 +54,9 @@ pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> 
             }
             (Cause::Timer | Cause::Timeout, Some(hop)) => {
                 let idle = own_wait(hop).is_some_and(|(_, root)| root.class.is_chosen());
-                is_wanted(hop) && !habits.is_habit(piece, idle)
+                is_wanted(hop)
+                    && !habits.is_habit(piece, idle)
+                    && !(idle && waited_for_events(analysis, explanation, piece))
             }
             _ => false,
         }
@@ -62,6 +64,16 @@ pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> 
     let work_ns: u64 =
         explanation.pieces.iter().filter(counts).map(|piece| piece.window.duration_ns()).sum();
     work_ns < MIN_WORK_NS || work_ns * 2 < explanation.window.duration_ns()
+}
+
+/// True for a sleep by the clock of a thread that waited for events, and so would have woken for
+/// whoever asked it for something; and the thread for which it did something then had never done so.
+fn waited_for_events(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> bool {
+    let trace = analysis.trace;
+    let had_asked =
+        |hop: &Hop| analysis.contacts().had_woken(trace, hop.sleeper, hop.by, piece.window.end);
+    analysis.stacks.is_pump(piece.segment.wait_stack(trace))
+        && !explanation.hop_of(piece).is_some_and(had_asked)
 }
 
 /// What threads of the victim's own process, and the processes that it started, computed; and
