@@ -395,3 +395,99 @@ fn a_lock_on_the_way_to_a_stopped_thread_is_told() {
     assert_eq!(stall.finding.pattern, Pattern::Stopped, "{text}");
     assert!(text.contains("server 400 waited for a lock in\n  serve → pthread"), "{text}");
 }
+
+/// "client" connects from 101 to 101 + `ms` ms, when a soft interrupt ends its wait; before, it was
+/// served at the same address by `served`, and `listens` waited on a socket with that port.
+fn connects(
+    ms: u64,
+    address: [u8; 4],
+    served: &[usize],
+    listens: Option<usize>,
+) -> (Stall, String) {
+    let mut scene = Scene::default();
+    let names = [(300, "client"), (400, "shop"), (500, "bank")];
+    let threads = names.map(|(id, name)| scene.thread(id, id, name));
+    let client = threads[0];
+    let tcp = ["__inet_stream_connect", "inet_stream_connect"];
+    let connect = scene.stack(&[&["main", "order", "|"][..], &tcp, &["wait_woken"]].concat());
+    let read = scene.stack(&["main", "order", "|", "tcp_recvmsg", "sk_wait_data", "wait_woken"]);
+    let network = [
+        "|",
+        "handle_softirqs",
+        "tcp_rcv_synsent_state_process",
+        "sock_def_wakeup",
+        "try_to_wake_up",
+    ];
+    let network = scene.stack(&network);
+    let softirq = WakeFlags::SOFTIRQ;
+    let none = StackId::EMPTY;
+    scene.switch(50 * MS, 0, IDLE, Runnable, client, none);
+    scene.switch(60 * MS, 0, client, Sleeping, IDLE, read);
+    scene.wake(61 * MS, 0, IDLE, client, softirq, network);
+    scene.switch(61 * MS + 5, 0, IDLE, Runnable, client, none);
+    scene.switch(101 * MS, 0, client, Sleeping, IDLE, connect);
+    scene.wake((101 + ms) * MS, 0, IDLE, client, softirq, network);
+    scene.switch((101 + ms) * MS + 5, 0, IDLE, Runnable, client, none);
+    let mut trace = scene.finish(1, (200 + ms) * MS);
+    let wait = |ms: u64, inode: u64| KeptWait {
+        thread: client,
+        time: Time::from_nanos(ms * 1_000_000),
+        syscall: Some(42),
+        descriptor: Some(Box::new(Descriptor {
+            kind: DescriptorKind::InternetSocket,
+            inode,
+            peer_inode: (inode == 7).then_some(8),
+            peer_address: Some((address.into(), 8080)),
+            ..Descriptor::default()
+        })),
+        ..KeptWait::default()
+    };
+    trace.kept_waits = vec![wait(60, 7), wait(101, 9)];
+    trace.kept_waits.extend(listens.map(|who| KeptWait {
+        thread: threads[who],
+        descriptor: Some(Box::new(Descriptor {
+            kind: DescriptorKind::InternetSocket,
+            inode: 10,
+            local_port: 8080,
+            ..Descriptor::default()
+        })),
+        ..KeptWait::default()
+    }));
+    let holder =
+        |who: &usize| Holder { inode: 8, process: threads[*who], fd: 3, reads: true, writes: true };
+    trace.holders = served.iter().map(holder).collect();
+    trace.has_all_holders = true;
+    asked(&trace, client)
+}
+
+#[test]
+fn a_connection_that_took_a_second_was_asked_for_twice() {
+    let local = [127, 0, 0, 1];
+    let (stall, text) = connects(1_008, local, &[1], None);
+    let found = &stall.finding;
+    assert_eq!(
+        (found.pattern, found.culprit),
+        (Pattern::SynRetransmit, Some(ThreadId(2))),
+        "{text}"
+    );
+    assert!(
+        text.contains("the queue of shop 400, which listens there, was full, as it seems"),
+        "{text}"
+    );
+    insta::assert_snapshot!("syn_retransmit", text);
+    // Nobody, or too many, are known to serve that address.
+    for served in [&[][..], &[1, 2]] {
+        let (stall, text) = connects(1_008, local, served, None);
+        assert_eq!(stall.finding.culprit, None, "{text}");
+        assert!(text.contains("the queue of who listens there was full, as it seems"), "{text}");
+    }
+    let (stall, text) = connects(1_008, local, &[], Some(1));
+    assert_eq!(stall.finding.culprit, Some(ThreadId(2)), "{text}");
+    let (stall, text) = connects(1_008, local, &[1], Some(2));
+    assert_eq!(stall.finding.culprit, None, "one of two: {text}");
+    let (stall, text) = connects(3_030, [10, 0, 0, 3], &[], Some(1));
+    assert_eq!(stall.finding.culprit, None, "that is another machine's port: {text}");
+    assert!(text.contains("it was lost on the way, or"), "{text}");
+    let (stall, text) = connects(700, local, &[1], None);
+    assert_ne!(stall.finding.pattern, Pattern::SynRetransmit, "a slow network: {text}");
+}

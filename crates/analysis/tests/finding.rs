@@ -524,3 +524,43 @@ fn regression_a_timer_of_a_thread_that_nobody_had_asked_is_no_stall_of_an_idle_w
     let asked = worker_of_a_main_thread_with_a_timer(true);
     assert_eq!(asked[0].finding.pattern, Pattern::TimerSleep);
 }
+
+/// Both wait for what one thread computes, the client for all of it, the event loop for its last third.
+#[test]
+fn regression_an_event_loops_small_part_of_a_hang_is_not_the_hang() {
+    let mut dialogue = Dialogue::new(REPLY[0]);
+    let (client, server) = (dialogue.client, dialogue.server);
+    let proxy = dialogue.scene.thread(300, 300, "proxy");
+    dialogue.ask_often(20);
+    let from = dialogue.at;
+    let late = from + 650 * MS;
+    dialogue.ask(1_000 * MS, 20 * MS);
+    dialogue.ask_often(10);
+    let pump = dialogue.pump;
+    let (send, none) = (dialogue.send, StackId::EMPTY);
+    let wait = dialogue.scene.stack(REPLY[1]);
+    let network = ["|", "handle_softirqs", "tcp_data_queue", "sock_def_readable"];
+    let (answer, network) = (dialogue.answer, dialogue.scene.stack(&network));
+    let scene = &mut dialogue.scene;
+    // The loop returns to its events every 20 ms.
+    for at in (12 * MS..late).step_by(20_000) {
+        scene.switch(at, 2, IDLE, Runnable, proxy, none);
+        scene.switch(at + 50, 2, proxy, Sleeping, IDLE, pump);
+        scene.wake((at + 20 * MS).min(late) - 10, 2, IDLE, proxy, WakeFlags::SOFTIRQ, network);
+    }
+    scene.switch(late, 2, IDLE, Runnable, proxy, none);
+    scene.wake(late + 50, 2, proxy, server, WakeFlags::default(), send);
+    scene.switch(late + 100, 2, proxy, Sleeping, IDLE, wait);
+    scene.wake(from + 1_000 * MS, 1, server, proxy, WakeFlags::default(), answer);
+    scene.switch(from + 1_000 * MS + 30, 2, IDLE, Runnable, proxy, none);
+    for turn in 0..10 {
+        let at = from + 1_001 * MS + turn * 20 * MS;
+        scene.switch(at + 50, 2, proxy, Sleeping, IDLE, pump);
+        scene.wake(at + 19 * MS, 2, IDLE, proxy, WakeFlags::SOFTIRQ, network);
+        scene.switch(at + 20 * MS, 2, IDLE, Runnable, proxy, none);
+    }
+    let found = stalls(&dialogue.finish());
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].candidate.victim, client);
+    assert!(found[0].victims.contains(&proxy));
+}

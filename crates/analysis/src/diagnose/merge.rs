@@ -5,7 +5,18 @@ use crate::{Analysis, Pattern, StallKind, WaitClass};
 
 /// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of
 /// several, the victims of one culprit, and the culprit's own view of what held it up.
-pub(super) fn merge(analysis: &Analysis<'_>, stalls: Vec<Stall>) -> Vec<Stall> {
+pub(super) fn merge(analysis: &Analysis<'_>, mut stalls: Vec<Stall>) -> Vec<Stall> {
+    // What took the place of one view may have the same cause as a stall that did not fit that view.
+    loop {
+        let before = stalls.len();
+        stalls = merge_once(analysis, stalls);
+        if stalls.len() == before {
+            return stalls;
+        }
+    }
+}
+
+fn merge_once(analysis: &Analysis<'_>, stalls: Vec<Stall>) -> Vec<Stall> {
     let mut merged: Vec<Stall> = Vec::new();
     for stall in stalls {
         if merged.iter().any(|known| is_culprits_view(known, &stall)) {
@@ -109,14 +120,25 @@ fn share(a: &Stall, b: &Stall) -> f64 {
 /// of one that somebody saw), that of whom a stopped process kept waiting, that of a thread
 /// with an event loop (somebody sits before it), the whole machine's, the starved operation's, the
 /// one that the system itself reported, the longer. The whole machine may have been idle for only a
-/// part of an event loop's absence, so there the longer one counts. A break in rhythm or a command's
-/// life does not say exactly when the hang began, so it must be longer by a tenth.
+/// part of an event loop's absence, so there the longer one counts; and an event loop that nobody was
+/// seen to wait before may have turned to its work late, so one that lost less than half of the time
+/// that another did comes after it. A break in rhythm or a command's life does not say exactly when the
+/// hang began, so it must be longer by a tenth.
 fn better(new: &Stall, old: &Stall) -> bool {
     // What somebody sat before is not over because a short part of it has a name.
-    let is_shown = |stall: &Stall, other: &Stall| {
+    let is_part = |stall: &Stall, other: &Stall| {
         let length = |stall: &Stall| stall.candidate.window.duration_ns();
-        let is_part = other.candidate.is_seen() && length(stall) * 2 < length(other);
-        stall.finding.pattern.is_definite() && !is_part
+        length(stall) * 2 < length(other)
+    };
+    let is_shown = |stall: &Stall, other: &Stall| {
+        let is_small = other.candidate.is_seen() && is_part(stall, other);
+        stall.finding.pattern.is_definite() && !is_small
+    };
+    let is_event_loops = |stall: &Stall, other: &Stall| {
+        let is_small = other.candidate.kind != StallKind::Command
+            && !stall.candidate.is_seen_by_user()
+            && is_part(stall, other);
+        stall.candidate.event_loop && !is_small
     };
     let rank = |stall: &Stall, other: &Stall| {
         let is_rough = matches!(stall.candidate.kind, StallKind::Rhythm | StallKind::Command);
@@ -124,7 +146,7 @@ fn better(new: &Stall, old: &Stall) -> bool {
         (
             is_shown(stall, other),
             stall.finding.pattern == Pattern::Stopped && stall.kept_waiting_by().is_some(),
-            stall.candidate.event_loop,
+            is_event_loops(stall, other),
             stall.candidate.machine.is_some() && !stall.candidate.event_loop,
             stall.candidate.kind == StallKind::LockStarvation,
             stall.candidate.kind == StallKind::UiDelay,

@@ -36,6 +36,8 @@ pub enum Pattern {
     Stopped,
     /// The victim, or the thread it waited for, slept because it had asked to.
     TimerSleep,
+    /// A request for a connection got no answer, so the kernel repeated it.
+    SynRetransmit,
     /// The records that would tell are missing.
     DeadEnd,
     /// No pattern fits.
@@ -44,7 +46,7 @@ pub enum Pattern {
 
 impl Pattern {
     /// All patterns.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::LockStarvation,
         Self::Deadlock,
         Self::LongHold,
@@ -59,6 +61,7 @@ impl Pattern {
         Self::Memory,
         Self::Stopped,
         Self::TimerSleep,
+        Self::SynRetransmit,
         Self::DeadEnd,
         Self::Unknown,
     ];
@@ -80,6 +83,7 @@ impl Pattern {
             Self::Memory => "memory",
             Self::Stopped => "stopped",
             Self::TimerSleep => "timer_sleep",
+            Self::SynRetransmit => "syn_retransmit",
             Self::DeadEnd => "dead_end",
             Self::Unknown => "unknown",
         }

@@ -32,6 +32,7 @@ mod saturated_lock;
 mod spin_wait;
 mod steal;
 mod stopped;
+mod syn_retransmit;
 mod timer_sleep;
 mod unknown;
 
@@ -68,6 +69,7 @@ pub const DETECTORS: &[Detector] = &[
     polled_lock::detect,
     polled_child::detect,
     timer_sleep::detect,
+    syn_retransmit::detect,
     dead_end::detect,
 ];
 
