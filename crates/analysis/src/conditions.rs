@@ -4,10 +4,8 @@
 use crate::Analysis;
 use crate::diagnose::Stall;
 use crate::patterns::Pattern;
-use rustc_hash::FxHashSet;
 use std::fmt;
-use unhitch_model::units::duration;
-use unhitch_model::{ProcessId, Trace};
+use unhitch_model::units::{duration, read_duration};
 
 /// A condition that a stall may fulfil.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,8 +87,9 @@ impl Part {
         }
         match (field.trim(), operator) {
             ("stall", ">" | ">=") => {
-                let ns = nanos(value).ok_or_else(|| ConditionError::Time(value.to_owned()))?;
-                Ok(Self::Longer { ns, or_equal: operator == ">=" })
+                let time = read_duration(value);
+                let time = time.ok_or_else(|| ConditionError::Time(value.to_owned()))?;
+                Ok(Self::Longer { ns: time.as_nanos() as u64, or_equal: operator == ">=" })
             }
             ("pattern", "=" | "!=") => {
                 let known = Pattern::ALL.into_iter().find(|pattern| pattern.name() == value);
@@ -124,33 +123,6 @@ impl Part {
             }
         }
     }
-}
-
-/// A length of time in nanoseconds.
-fn nanos(text: &str) -> Option<u64> {
-    let units = [("ms", 1e6), ("us", 1e3), ("µs", 1e3), ("ns", 1.0), ("s", 1e9)];
-    let unit = units.into_iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)));
-    let (number, scale) = unit?;
-    let ns = number.trim().parse::<f64>().ok()? * scale;
-    (ns.is_finite() && ns >= 0.0).then_some(ns.round() as u64)
-}
-
-/// The processes that process `pid` started, directly or through others, and itself.
-pub fn family(trace: &Trace, pid: u32) -> FxHashSet<ProcessId> {
-    let mut pids: FxHashSet<u32> = [pid].into_iter().collect();
-    loop {
-        let known = pids.len();
-        let children = trace.threads.processes().filter_map(|(_, process)| {
-            process.parent_pid.filter(|parent| pids.contains(parent)).map(|_| process.pid)
-        });
-        let children: Vec<u32> = children.collect();
-        pids.extend(children);
-        if pids.len() == known {
-            break;
-        }
-    }
-    let processes = trace.threads.processes();
-    processes.filter(|(_, process)| pids.contains(&process.pid)).map(|(id, _)| id).collect()
 }
 
 /// A stall as the line that says that a condition holds: how long, who, why.

@@ -525,40 +525,48 @@ fn regression_a_timer_of_a_thread_that_nobody_had_asked_is_no_stall_of_an_idle_w
     assert_eq!(asked[0].finding.pattern, Pattern::TimerSleep);
 }
 
-/// Both wait for what one thread computes, the client for all of it, the event loop for its last third.
+/// A client waits for a proxy, which waits for what a server computes; for its first two thirds, the
+/// proxy's loop also gets other events.
 #[test]
-fn regression_an_event_loops_small_part_of_a_hang_is_not_the_hang() {
+fn regression_a_proxy_that_lost_a_part_of_its_clients_hang_is_not_the_hang() {
     let mut dialogue = Dialogue::new(REPLY[0]);
-    let (client, server) = (dialogue.client, dialogue.server);
-    let proxy = dialogue.scene.thread(300, 300, "proxy");
     dialogue.ask_often(20);
-    let from = dialogue.at;
-    let late = from + 650 * MS;
-    dialogue.ask(1_000 * MS, 20 * MS);
-    dialogue.ask_often(10);
-    let pump = dialogue.pump;
-    let (send, none) = (dialogue.send, StackId::EMPTY);
-    let wait = dialogue.scene.stack(REPLY[1]);
-    let network = ["|", "handle_softirqs", "tcp_data_queue", "sock_def_readable"];
-    let (answer, network) = (dialogue.answer, dialogue.scene.stack(&network));
+    let Dialogue { client, server, wait, pump, send, answer, busy, at: from, .. } = dialogue;
     let scene = &mut dialogue.scene;
-    // The loop returns to its events every 20 ms.
-    for at in (12 * MS..late).step_by(20_000) {
+    let proxy = scene.thread(300, 300, "proxy");
+    let network = scene.stack(&["|", "handle_softirqs", "tcp_data_queue", "sock_def_readable"]);
+    let (none, by_thread, by_network) = (StackId::EMPTY, WakeFlags::default(), WakeFlags::SOFTIRQ);
+    let (late, end) = (from + 650 * MS, from + 1_000 * MS);
+    for at in (12 * MS..from).step_by(20_000) {
+        let until = (at + 20 * MS).min(from + 5);
         scene.switch(at, 2, IDLE, Runnable, proxy, none);
         scene.switch(at + 50, 2, proxy, Sleeping, IDLE, pump);
-        scene.wake((at + 20 * MS).min(late) - 10, 2, IDLE, proxy, WakeFlags::SOFTIRQ, network);
+        match until < from {
+            true => scene.wake(until - 10, 2, IDLE, proxy, by_network, network),
+            false => scene.wake(from, 0, client, proxy, by_thread, send),
+        };
     }
-    scene.switch(late, 2, IDLE, Runnable, proxy, none);
-    scene.wake(late + 50, 2, proxy, server, WakeFlags::default(), send);
-    scene.switch(late + 100, 2, proxy, Sleeping, IDLE, wait);
-    scene.wake(from + 1_000 * MS, 1, server, proxy, WakeFlags::default(), answer);
-    scene.switch(from + 1_000 * MS + 30, 2, IDLE, Runnable, proxy, none);
-    for turn in 0..10 {
-        let at = from + 1_001 * MS + turn * 20 * MS;
+    scene.switch(from + 5, 0, client, Sleeping, IDLE, wait);
+    scene.switch(from + 20, 2, IDLE, Runnable, proxy, none);
+    scene.wake(from + 30, 2, proxy, server, by_thread, send);
+    scene.switch(from + 35, 1, IDLE, Runnable, server, none);
+    scene.switch(from + 40, 2, proxy, Sleeping, IDLE, pump);
+    (from + MS..end).step_by(5_000).for_each(|at| {
+        scene.sample(at, 1, server, busy);
+    });
+    for at in (from + 20 * MS..late).step_by(20_000) {
+        scene.wake(at - 10, 1, server, proxy, by_thread, answer);
+        scene.switch(at, 2, IDLE, Runnable, proxy, none);
         scene.switch(at + 50, 2, proxy, Sleeping, IDLE, pump);
-        scene.wake(at + 19 * MS, 2, IDLE, proxy, WakeFlags::SOFTIRQ, network);
-        scene.switch(at + 20 * MS, 2, IDLE, Runnable, proxy, none);
     }
+    scene.wake(end, 1, server, proxy, by_thread, answer);
+    scene.switch(end + 10, 1, server, Sleeping, IDLE, pump);
+    scene.switch(end + 20, 2, IDLE, Runnable, proxy, none);
+    scene.wake(end + 30, 2, proxy, client, by_thread, answer);
+    scene.switch(end + 40, 0, IDLE, Runnable, client, none);
+    scene.switch(end + 50, 2, proxy, Sleeping, IDLE, pump);
+    dialogue.rest(end + 100, 20 * MS);
+    dialogue.ask_often(10);
     let found = stalls(&dialogue.finish());
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].candidate.victim, client);

@@ -8,7 +8,8 @@ use crate::args::CheckArgs;
 use crate::terminal::print;
 use anyhow::{Context, bail};
 use outcome::Checked;
-use unhitch_analysis::conditions::{breach, family};
+use unhitch_analysis::conditions::breach;
+use unhitch_analysis::stalls::descendants;
 use unhitch_analysis::{Analysis, Stall};
 use unhitch_formats::{Existing, NewFile, Readers};
 use unhitch_model::{Recorded, visible_path};
@@ -25,7 +26,7 @@ pub fn check(
     if !analysis.trace.has(Recorded::Switches) {
         bail!("no context switches were recorded, so no condition can be checked");
     }
-    let family = pid.map(|pid| family(analysis.trace, pid));
+    let family = pid.map(|pid| descendants(analysis.trace, pid));
     let is_ours = |stall: &&Stall| {
         family.as_ref().is_none_or(|family| {
             let process = |thread| analysis.trace.threads.get(thread).process;

@@ -1,4 +1,6 @@
-//! Formats numbers for people. Numbers have units; hangs are in seconds, waits in ms and µs.
+//! Numbers as people read and write them. Numbers have units; hangs are in seconds, waits in ms and µs.
+
+use std::time::Duration;
 
 /// A duration: `2.810 s`, `115.6 ms`, `52.0 µs`, `999 ns`.
 pub fn duration(ns: u64) -> String {
@@ -8,6 +10,39 @@ pub fn duration(ns: u64) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
         _ => format!("{:.3} s", ns as f64 / 1e9),
     }
+}
+
+/// Reads a time such as `80ns`, `200us`, `500ms`, `1.5 s`, `5m` or `1h`; nothing without a unit, below 0,
+/// or beyond 292 years.
+pub fn read_duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    let scale_ns = match text.get(digits.len()..)? {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3_600e9,
+        _ => return None,
+    };
+    let ns = (digits.trim().parse::<f64>().ok()? * scale_ns).round();
+    (0.0..i64::MAX as f64).contains(&ns).then(|| Duration::from_nanos(ns as u64))
+}
+
+/// Reads a size such as `512K`, `16M`, `2GiB` or `1T`, in bytes; a bare number is in bytes.
+pub fn read_bytes(text: &str) -> Option<u64> {
+    let upper = text.to_ascii_uppercase();
+    let upper = upper.trim_end_matches("IB").trim_end_matches('B');
+    let digits = upper.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &upper[digits.len()..] {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return None,
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// A count with thousands separated: `5,768`.
@@ -112,5 +147,23 @@ mod tests {
             sizes.map(bytes),
             ["0 B", "512 B", "4 KiB", "59.2 MiB", "2 TiB", "1.05 MiB", "16 EiB"]
         );
+    }
+
+    #[test]
+    fn numbers_are_read_as_people_write_them() {
+        let read = |text: &str| read_duration(text).map(|time| time.as_nanos());
+        assert_eq!(["80ns", "200us", "200µs"].map(read), [Some(80), Some(200_000), Some(200_000)]);
+        assert_eq!(["5ms", "1.2s"].map(read), [Some(5_000_000), Some(1_200_000_000)]);
+        assert_eq!(
+            ["1.5 m", "2min", "1h"].map(read),
+            [90, 120, 3600].map(|s| Some(s * 1_000_000_000))
+        );
+        let wrong =
+            ["", "5", "ms", "-1s", "1e99s", "soon", "9999999999h", "1s x", "NaNs", "5 parsecs"];
+        assert_eq!(wrong.map(read), [None; 10]);
+        let sizes = ["2G", "512KiB", "7", "16 MB", "1T"].map(read_bytes);
+        assert_eq!(sizes, [2 << 30, 512 << 10, 7, 16 << 20, 1 << 40].map(Some));
+        let wrong = ["", "G", "1.5G", "-1", "99999999999999999T", "1X"];
+        assert_eq!(wrong.map(read_bytes), [None; 6]);
     }
 }

@@ -32,7 +32,7 @@ fn merge_once(analysis: &Analysis<'_>, stalls: Vec<Stall>) -> Vec<Stall> {
                 let mut victims = [known.victims.as_slice(), &stall.victims].concat();
                 victims.sort_unstable();
                 victims.dedup();
-                if better(&stall, known) {
+                if better(analysis, &stall, known) {
                     *known = stall;
                 }
                 known.victims = victims;
@@ -120,11 +120,10 @@ fn share(a: &Stall, b: &Stall) -> f64 {
 /// of one that somebody saw), that of whom a stopped process kept waiting, that of a thread
 /// with an event loop (somebody sits before it), the whole machine's, the starved operation's, the
 /// one that the system itself reported, the longer. The whole machine may have been idle for only a
-/// part of an event loop's absence, so there the longer one counts; and an event loop that nobody was
-/// seen to wait before may have turned to its work late, so one that lost less than half of the time
-/// that another did comes after it. A break in rhythm or a command's life does not say exactly when the
-/// hang began, so it must be longer by a tenth.
-fn better(new: &Stall, old: &Stall) -> bool {
+/// part of an event loop's absence, so there the longer one counts. One that only serves, and lost less
+/// than half as much as the client that waited for it, is not before whom somebody sat. A break in rhythm
+/// or a command's life does not say exactly when the hang began, so it must be longer by a tenth.
+fn better(analysis: &Analysis<'_>, new: &Stall, old: &Stall) -> bool {
     // What somebody sat before is not over because a short part of it has a name.
     let is_part = |stall: &Stall, other: &Stall| {
         let length = |stall: &Stall| stall.candidate.window.duration_ns();
@@ -134,11 +133,8 @@ fn better(new: &Stall, old: &Stall) -> bool {
         let is_small = other.candidate.is_seen() && is_part(stall, other);
         stall.finding.pattern.is_definite() && !is_small
     };
-    let is_event_loops = |stall: &Stall, other: &Stall| {
-        let is_small = other.candidate.kind != StallKind::Command
-            && !stall.candidate.is_seen_by_user()
-            && is_part(stall, other);
-        stall.candidate.event_loop && !is_small
+    let has_user = |stall: &Stall, other: &Stall| {
+        stall.candidate.event_loop && !(is_part(stall, other) && serves(analysis, stall, other))
     };
     let rank = |stall: &Stall, other: &Stall| {
         let is_rough = matches!(stall.candidate.kind, StallKind::Rhythm | StallKind::Command);
@@ -146,7 +142,7 @@ fn better(new: &Stall, old: &Stall) -> bool {
         (
             is_shown(stall, other),
             stall.finding.pattern == Pattern::Stopped && stall.kept_waiting_by().is_some(),
-            is_event_loops(stall, other),
+            has_user(stall, other),
             stall.candidate.machine.is_some() && !stall.candidate.event_loop,
             stall.candidate.kind == StallKind::LockStarvation,
             stall.candidate.kind == StallKind::UiDelay,
@@ -155,4 +151,12 @@ fn better(new: &Stall, old: &Stall) -> bool {
         )
     };
     rank(new, old) > rank(old, new)
+}
+
+/// True if the victim of `client`, of another process, waited for that of `server`.
+fn serves(analysis: &Analysis<'_>, server: &Stall, client: &Stall) -> bool {
+    let process = |thread| analysis.trace.threads.get(thread).process;
+    let own = process(server.candidate.victim);
+    process(client.candidate.victim) != own
+        && client.explanation.hops.iter().any(|hop| process(hop.by) == own)
 }

@@ -3,7 +3,7 @@
 use super::self_samples::self_samples;
 use crate::Analysis;
 use crate::stacks::Layer;
-use crate::stacks::frames::is_scaffold;
+use crate::stacks::function_names::is_scaffold;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What stacks mean: the rules, the class of each stack, and stacks as text.
 
 pub mod classes;
-pub(crate) mod frames;
+pub(crate) mod function_names;
 mod layer;
 pub(crate) mod name_patterns;
 mod rule_file;

@@ -1,6 +1,6 @@
 //! Stacks as text: the functions that mean something, in order, and the responsible one.
 
-use super::frames::{is_primitive, is_scaffold, shorten};
+use super::function_names::{is_primitive, is_scaffold, shorten};
 use super::layer::Layer;
 use crate::Analysis;
 use unhitch_model::{FrameId, ModuleKind, StackId};

@@ -1,7 +1,8 @@
 //! Which processes a process started.
 
 use crate::Analysis;
-use unhitch_model::{ThreadId, Time};
+use rustc_hash::FxHashSet;
+use unhitch_model::{ProcessId, ThreadId, Time, Trace};
 
 /// Maximum generations.
 const MAX_DEPTH: usize = 32;
@@ -20,4 +21,22 @@ pub(super) fn descends(
         threads.at(threads.process_of(child).parent_pid?, at)
     });
     line.take(MAX_DEPTH).any(|one| threads.get(one).process == wanted)
+}
+
+/// Process `pid`, and all that it started, directly or through others.
+pub fn descendants(trace: &Trace, pid: u32) -> FxHashSet<ProcessId> {
+    let mut pids: FxHashSet<u32> = [pid].into_iter().collect();
+    loop {
+        let known = pids.len();
+        let children = trace.threads.processes().filter_map(|(_, process)| {
+            process.parent_pid.filter(|parent| pids.contains(parent)).map(|_| process.pid)
+        });
+        let children: Vec<u32> = children.collect();
+        pids.extend(children);
+        if pids.len() == known {
+            break;
+        }
+    }
+    let processes = trace.threads.processes();
+    processes.filter(|(_, process)| pids.contains(&process.pid)).map(|(id, _)| id).collect()
 }

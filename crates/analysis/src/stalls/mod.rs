@@ -25,6 +25,7 @@ pub(crate) mod unwanted_wait;
 use crate::Analysis;
 use crate::candidate::Candidate;
 use crate::explain::operations;
+pub use family::descendants;
 pub use thread_view::ThreadView;
 use unhitch_model::ThreadId;
 

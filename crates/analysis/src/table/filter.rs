@@ -19,6 +19,7 @@ use super::source::Source;
 use super::{Cell, NONE, Name};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use unhitch_model::units::read_duration;
 use unhitch_model::{StackId, visible};
 
 /// Maximum nesting of brackets and `not`s.
@@ -364,19 +365,10 @@ impl Parser<'_> {
 
 /// `5ms`, `1.2s`, `200us`, `80ns`, `0`; in nanoseconds.
 fn duration(text: &str) -> Option<Cell> {
-    let digits = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "ns" => 1.0,
-        "us" | "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" | "min" => 60e9,
-        "" if number == "0" => 1.0,
-        _ => return None,
-    };
-    let ns = (number.trim().parse::<f64>().ok()? * scale).round();
-    (0.0..9e18).contains(&ns).then_some(ns as Cell)
+    match text {
+        "0" => Some(0),
+        _ => read_duration(text).map(|time| time.as_nanos() as Cell),
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::stored::{Selection, Stored};
 use crate::Analysis;
 use crate::cancel::{Cancel, Wanted};
 use crate::stacks::StackKind;
-use crate::stacks::frames::is_scaffold;
+use crate::stacks::function_names::is_scaffold;
 use crate::wording::units;
 use rustc_hash::FxHashMap;
 use serde::Serialize;

@@ -1,21 +1,14 @@
 //! Parsers of option values: durations and sizes.
 
 use std::time::Duration;
+#[cfg(target_os = "linux")]
+use unhitch_model::units::read_bytes;
+use unhitch_model::units::read_duration;
 
 /// Parses a duration such as `10s`, `500ms` or `1.5`; a bare number is in seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let (number, scale) = match text {
-        _ if text.ends_with("ms") => (&text[..text.len() - 2], 1e-3),
-        _ if text.ends_with("us") => (&text[..text.len() - 2], 1e-6),
-        _ if text.ends_with('s') => (&text[..text.len() - 1], 1.0),
-        _ if text.ends_with('m') => (&text[..text.len() - 1], 60.0),
-        _ => (text, 1.0),
-    };
-    let seconds = number
-        .trim()
-        .parse::<f64>()
-        .map_err(|_| format!("not a time: {text:?}; write it as 10s, 500ms or 1.5"))?;
-    Duration::try_from_secs_f64(seconds * scale).map_err(|_| format!("not a time: {text:?}"))
+    let time = read_duration(text).or_else(|| read_duration(&format!("{text}s")));
+    time.ok_or_else(|| format!("not a time: {text:?}; write it as 10s, 500ms or 1.5"))
 }
 
 /// Parses the size of a ring buffer, such as `16M`, `512K` or `1G`; a bare number is in bytes.
@@ -29,18 +22,7 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
 /// Parses a size in bytes, such as `500M` or `2G`; a bare number is in bytes.
 #[cfg(target_os = "linux")]
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let upper = text.to_ascii_uppercase();
-    let upper = upper.trim_end_matches("IB").trim_end_matches('B');
-    let (number, shift) = match upper.chars().last() {
-        Some('K') => (&upper[..upper.len() - 1], 10),
-        Some('M') => (&upper[..upper.len() - 1], 20),
-        Some('G') => (&upper[..upper.len() - 1], 30),
-        _ => (upper, 0),
-    };
-    let count = number
-        .parse::<u64>()
-        .map_err(|_| format!("not a size: {text:?}; write it as 16M or 512K"))?;
-    count.checked_mul(1 << shift).ok_or_else(|| format!("{text} is out of range"))
+    read_bytes(text).ok_or_else(|| format!("not a size: {text:?}; write it as 16M or 512K"))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::fmt;
 use std::time::Duration;
+use unhitch_model::units::{read_bytes, read_duration};
 
 /// The longest time that makes sense here.
 const MAX_TIME: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -36,35 +37,13 @@ impl Share {
 
 fn time(text: &str) -> Result<Time, String> {
     let wrong = || format!("not a time: {text:?}; write it as 500ms, 10s, 5m or 1h");
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let scale = match &text[digits.len()..] {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = digits.trim().parse().map_err(|_| wrong())?;
-    let time = Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())?;
+    let time = read_duration(text).ok_or_else(wrong)?;
     if time > MAX_TIME { Err(format!("{text} is too long")) } else { Ok(Time(time)) }
 }
 
 fn size(text: &str) -> Result<Size, String> {
     let wrong = || format!("not a size: {text:?}; write it as 16M or 2G");
-    let upper = text.to_ascii_uppercase();
-    let upper = upper.trim_end_matches("IB").trim_end_matches('B');
-    let digits = upper.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &upper[digits.len()..] {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = digits.trim().parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).map(Size).ok_or_else(wrong)
+    read_bytes(text).map(Size).ok_or_else(wrong)
 }
 
 fn share(text: &str) -> Result<Share, String> {
