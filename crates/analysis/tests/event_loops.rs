@@ -111,6 +111,36 @@ fn the_last_event_of_an_idle_loop_is_the_one_that_mattered() {
     assert!(text.contains(events) && stall.finding.evidence == Evidence::Inferred, "{text}");
 }
 
+/// PulseAudio's clients ask for the time again and again while they wait for the server to take samples.
+#[test]
+fn regression_a_loop_that_asks_again_by_its_timer_still_waits_for_the_first_answer() {
+    for asks_at_once in [true, false] {
+        let mut office = Office::new();
+        let (broker, worker, write) = (office.broker, office.worker, office.write);
+        let timer = office.scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
+        let ask = |scene: &mut Scene, at: u64| {
+            scene.wake(at, 0, broker, worker, WakeFlags::default(), write);
+        };
+        if asks_at_once {
+            ask(&mut office.scene, 50 * MS + 50);
+        }
+        let mut from = 50 * MS + 100;
+        for at in [250 * MS, 450 * MS] {
+            office.scene.switch(from, 0, broker, Sleeping, IDLE, office.poll);
+            office.scene.wake(at, 0, IDLE, broker, WakeFlags::HARDIRQ, timer);
+            office.scene.switch(at + 1, 0, IDLE, Runnable, broker, NONE);
+            if asks_at_once || at == 450 * MS {
+                ask(&mut office.scene, at + 20);
+            }
+            from = at + 30;
+        }
+        office.wait(from, 600 * MS, worker);
+        let (stall, text) = office.answered(600 * MS + 40);
+        let culprit = if asks_at_once { worker } else { broker };
+        assert_eq!(stall.finding.culprit, Some(culprit), "{text}");
+    }
+}
+
 #[test]
 fn regression_the_last_work_of_a_pools_worker_is_what_it_waited_for() {
     let mut office = Office::new();

@@ -387,6 +387,33 @@ fn a_batch_that_shares_its_cpu_is_not_starved() {
     assert!(starved(true) > 0);
 }
 
+/// A client waits 1 s for its server. Meanwhile "batch" wants the CPU that "hog" has, for 2 s.
+#[test]
+fn who_is_nice_and_gets_no_cpu_comes_after_who_hangs() {
+    let first = |nice: i8| {
+        let mut dialogue = Dialogue::new(REPLY[0]);
+        let scene = &mut dialogue.scene;
+        let [batch, hog] =
+            [(300, "batch"), (400, "hog")].map(|(id, name)| scene.thread(id, id, name));
+        let (nap, timer) = (dialogue.sleep, dialogue.timer);
+        scene.switch(10, 2, IDLE, Runnable, batch, StackId::EMPTY);
+        scene.switch(20 * MS, 2, batch, Sleeping, hog, nap);
+        scene.wake(30 * MS, 2, IDLE, batch, WakeFlags::HARDIRQ, timer);
+        dialogue.ask_often(20);
+        dialogue.ask(1_000 * MS, 20 * MS);
+        dialogue.ask_often(30);
+        dialogue.scene.switch(2_030 * MS, 2, hog, Sleeping, batch, nap);
+        let client = dialogue.client;
+        let mut trace = dialogue.finish();
+        trace.threads.get_mut(batch).unwrap().nice = Some(nice);
+        let found = stalls(&trace);
+        assert_eq!(found.len(), 2, "{nice}");
+        found[0].victims.contains(&client)
+    };
+    assert!(first(10));
+    assert!(!first(0), "the longer one");
+}
+
 #[test]
 fn a_stopped_process_is_one_stall_with_the_client_that_it_kept_waiting() {
     let mut dialogue = Dialogue::new(REPLY[0]);

@@ -392,7 +392,7 @@ fn regression_a_loop_that_called_the_program_does_not_wait_for_it() {
 
 #[test]
 fn the_functions_of_a_runtime_are_not_the_programs() {
-    let layers: [(&[&str], &str); 8] = [
+    let layers: [(&[&str], &str); 9] = [
         (
             &["", "node!v8::internal::RegExpImpl::Exec", "!validateEmail", "node!main"],
             "validateEmail",
@@ -407,6 +407,7 @@ fn the_functions_of_a_runtime_are_not_the_programs() {
             &["", "libcrypto.so.3!sha512_block_data_order", "node!uv__work"],
             "sha512_block_data_order",
         ),
+        (&["", "python3.11/lib-dynload/mmap.so!mmap_subscript", "!look_up"], "look_up"),
     ];
     for (stack, function) in layers {
         assert_eq!(wait(&[stack]).2, function, "{stack:?}");

@@ -8,12 +8,10 @@
 //! happens, a second event records which thread arrives.
 
 use crate::sys;
+use crate::tracepoint_count::TracepointCount;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
-use unhitch_formats::perf_data::EventAttr;
-use unhitch_formats::perf_data::attr::{TYPE_TRACEPOINT, flag};
 
 /// How often to sleep on each CPU. Each time, the CPU goes idle unless other threads keep it busy.
 const SLEEPS: usize = 3;
@@ -46,24 +44,10 @@ pub(crate) fn silent_cpus(online: &[u16], switch_id: u64) -> Vec<SilentCpu> {
 }
 
 fn probe(cpu: u16, switch_id: u64) -> io::Result<Option<SilentCpu>> {
-    let (to_idle, from_idle) =
-        (counter(cpu, switch_id, "next_pid == 0")?, counter(cpu, switch_id, "prev_pid == 0")?);
+    let count = |filter: &str| TracepointCount::start(switch_id, filter, &[cpu]);
+    let (to_idle, from_idle) = (count("next_pid == 0")?, count("prev_pid == 0")?);
     sys::pin(cpu)?;
     (0..SLEEPS).for_each(|_| thread::sleep(SLEEP));
-    let certain = sys::read_count(to_idle.as_fd())? >= SLEEPS as u64 - 1;
-    Ok((sys::read_count(from_idle.as_fd())? == 0).then_some(SilentCpu { cpu, certain }))
-}
-
-/// An event that only counts.
-fn counter(cpu: u16, switch_id: u64, filter: &str) -> io::Result<OwnedFd> {
-    let attr = EventAttr {
-        kind: TYPE_TRACEPOINT,
-        config: switch_id,
-        flags: flag::DISABLED,
-        ..EventAttr::default()
-    };
-    let fd = sys::perf_event_open(&attr.encode(), cpu)?;
-    sys::set_filter(fd.as_fd(), filter)?;
-    sys::enable(fd.as_fd())?;
-    Ok(fd)
+    let certain = to_idle.read()? >= SLEEPS as u64 - 1;
+    Ok((from_idle.read()? == 0).then_some(SilentCpu { cpu, certain }))
 }

@@ -60,6 +60,7 @@ mod sideband;
 mod snapshot;
 mod stream;
 mod sys;
+mod tracepoint_count;
 mod triggers;
 mod unwind;
 mod watch;

@@ -2,9 +2,9 @@
 //!
 //! The links in `/proc/PID/fd` name the inode (`pipe:[4711]`, `socket:[4712]`); their permissions say
 //! whether the descriptor is open for reading, writing or both (proc_pid_fd(5)). The two ends of a
-//! TCP connection within this machine are found in `/proc/net/tcp`, and whom a client of UDP asks in
-//! `/proc/net/udp`. *Why by inode first:* these files list one network namespace, that of the first
-//! process. A socket that is not in them is of another one, and then equal ports mean nothing.
+//! TCP connection within this machine, or the listener that has not accepted it, are found in
+//! `/proc/net/tcp`, and whom a client of UDP asks in `/proc/net/udp`. *Why by inode first:* these
+//! files list one network namespace, that of the first process. A socket that is not in them is of another one, and then equal ports mean nothing.
 //!
 //! Reading these never waits for a process; a machine with very many descriptors is read for a
 //! limited time.
@@ -48,9 +48,9 @@ pub(crate) fn find(
 ) -> Peers {
     let mut peers = Peers::default();
     if sockets.iter().any(|socket| socket.peer_port != 0) {
-        for (names, is_peer) in [(["tcp", "tcp6"], connected as IsPeer), (["udp", "udp6"], asked)] {
+        for names in [["tcp", "tcp6"], ["udp", "udp6"]] {
             let tables = names.map(|name| peers.table(name, end));
-            peers.connections.extend(connections(&tables.concat(), sockets, is_peer));
+            peers.connections.extend(connections(&tables.concat(), sockets));
         }
     }
     inodes.extend(peers.connections.iter().map(|(_, peer)| peer));
@@ -137,38 +137,32 @@ type End<'a> = (&'a str, u16);
 
 /// Both ends of a socket, its own first.
 type Ends<'a> = [End<'a>; 2];
-/// The ends that a socket may have which serves one with these, the likeliest first.
-type IsPeer = for<'a> fn(Ends<'a>) -> Vec<Ends<'a>>;
 
 /// No other end, as IPv4 and IPv6 have it.
 const NOBODY: [&str; 2] = ["00000000", "00000000000000000000000000000000"];
 /// What addresses of IPv4 that never leave the machine end with: 127, in the kernel's order.
 const LOOPBACK: &str = "7F";
 
-/// The other end of a connection.
-fn connected([own, other]: Ends<'_>) -> Vec<Ends<'_>> {
-    vec![[other, own]]
-}
-
-/// The service that a client's datagrams go to: it may be connected to that client, but mostly it
-/// serves everybody, and at any address of the machine.
-fn asked([own, other]: Ends<'_>) -> Vec<Ends<'_>> {
+/// The ends that a socket may have which serves one with these, the likeliest first: it is connected to
+/// it, or serves everybody, by UDP or until it has accepted a connection, maybe at any address of the
+/// machine.
+fn ends_of_peer([own, other]: Ends<'_>) -> Vec<Ends<'_>> {
     let is_here = other.0 == own.0 || (other.0.len() == 8 && other.0.ends_with(LOOPBACK));
     let anybody = NOBODY.map(|nobody| [other, (nobody, 0)]);
     let anywhere = NOBODY.map(|nobody| [(nobody, other.1), (nobody, 0)]);
     let served = anybody.into_iter().chain(anywhere.into_iter().filter(|_| is_here));
-    connected([own, other]).into_iter().chain(served).collect()
+    [[other, own]].into_iter().chain(served).collect()
 }
 
 /// The sockets in `tables` that `sockets` are connected to.
-fn connections(tables: &str, sockets: &[SocketPorts], is_peer: IsPeer) -> Vec<(u64, u64)> {
+fn connections(tables: &str, sockets: &[SocketPorts]) -> Vec<(u64, u64)> {
     let rows = || tables.lines().filter_map(connection);
     let by_inode: FxHashMap<u64, Ends<'_>> = rows().map(|(ends, inode)| (inode, ends)).collect();
     let by_ends: FxHashMap<Ends<'_>, u64> = rows().collect();
     let peer = |socket: &SocketPorts| {
         let [own, other] = *by_inode.get(&socket.inode)?;
         let is_same = (own.1, other.1) == (socket.local_port, socket.peer_port);
-        let mut peers = is_peer([own, other]).into_iter().filter(|_| is_same && other.1 != 0);
+        let mut peers = ends_of_peer([own, other]).into_iter().filter(|_| is_same && other.1 != 0);
         Some((socket.inode, peers.find_map(|ends| by_ends.get(&ends).copied())?))
     };
     sockets.iter().filter_map(peer).collect()
@@ -217,27 +211,39 @@ mod tests {
         let local =
             row("0100007F:C350", "0100007F:1F90", 1) + &row("0100007F:1F90", "0100007F:C350", 2);
         let sockets = [socket(1, 50000, 8080)];
-        assert_eq!(connections(&local, &sockets, connected), [(1, 2)]);
+        assert_eq!(connections(&local, &sockets), [(1, 2)]);
         // IPv4 at one end, IPv6 at the other.
         let mapped = "0000000000000000FFFF00000100007F";
         let mixed = row("0100007F:C350", "0100007F:1F90", 1)
             + &row(&format!("{mapped}:1F90"), &format!("{mapped}:C350"), 2);
-        assert_eq!(connections(&mixed, &sockets, connected), [(1, 2)]);
+        assert_eq!(connections(&mixed, &sockets), [(1, 2)]);
         // To another machine, from the ports of a connection within this one.
         let remote = local.clone() + &row("0200000A:C350", "0300000A:1F90", 3);
-        assert_eq!(connections(&remote, &[socket(3, 50000, 8080)], connected), []);
+        assert_eq!(connections(&remote, &[socket(3, 50000, 8080)]), []);
         // Of another network namespace, or of UDP: not in the table.
-        assert_eq!(connections(&local, &[socket(4, 50000, 8080)], connected), []);
+        assert_eq!(connections(&local, &[socket(4, 50000, 8080)]), []);
         // It listens, and did not when the thread began to wait.
         let listens = row("0100007F:1F90", "00000000:0000", 5);
-        assert_eq!(connections(&listens, &[socket(5, 8080, 50000)], connected), []);
+        assert_eq!(connections(&listens, &[socket(5, 8080, 50000)]), []);
+    }
+
+    #[test]
+    fn a_connection_that_was_not_accepted_is_its_listeners() {
+        // The kernel's own end of it belongs to nobody yet.
+        let pending =
+            row("0100007F:C350", "0100007F:1F90", 1) + &row("0100007F:1F90", "0100007F:C350", 0);
+        let sockets = [socket(1, 50000, 8080)];
+        let found = |listener: &str| connections(&(pending.clone() + listener), &sockets);
+        assert_eq!(found(&row("00000000:1F90", "00000000:0000", 2)), [(1, 2)]);
+        assert_eq!(found(&row("0100007F:1F90", "00000000:0000", 2)), [(1, 2)]);
+        assert_eq!(found(&row("00000000:1F91", "00000000:0000", 2)), [], "another port");
     }
 
     #[test]
     fn datagrams_go_to_who_serves_their_port() {
         let client = row("0100007F:C350", "0100007F:0035", 1);
         let sockets = [socket(1, 50000, 53)];
-        let found = |service: &str| connections(&(client.clone() + service), &sockets, asked);
+        let found = |service: &str| connections(&(client.clone() + service), &sockets);
         assert_eq!(found(&row("0100007F:0035", "00000000:0000", 2)), [(1, 2)]);
         assert_eq!(found(&row("00000000:0035", "00000000:0000", 2)), [(1, 2)], "at any address");
         let v6 = NOBODY[1];
@@ -250,7 +256,7 @@ mod tests {
         // Another machine's service, on a port that is served here, too.
         let remote = row("0200000A:C350", "0300000A:0035", 1);
         let tables = remote + &row("00000000:0035", "00000000:0000", 2);
-        assert_eq!(connections(&tables, &sockets, asked), []);
+        assert_eq!(connections(&tables, &sockets), []);
     }
 
     /// Descriptors that are open here, and what is found of them.

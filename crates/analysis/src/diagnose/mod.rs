@@ -38,7 +38,7 @@ pub fn diagnose(analysis: &Analysis<'_>, query: &Query) -> Vec<Stall> {
         merged = merge(analysis, unusual(analysis, query, |_| true));
     }
     merged.par_iter_mut().for_each(|stall| waiters::add(analysis, stall));
-    rank::worst_first(&mut merged, query, analysis.timeline.window());
+    rank::worst_first(analysis, &mut merged, query);
     if !query.is_about_something() && !query.in_progress {
         let explain = |query: &Query| diagnose(analysis, query).into_iter().next();
         triggered::put_first(analysis, &mut merged, explain);

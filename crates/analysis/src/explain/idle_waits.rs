@@ -5,6 +5,7 @@
 //! the event had been woken by this thread, and the chain leads back here by itself.
 
 use super::owners::ended_by;
+use super::timed_waits::timed_out;
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::WaitClass;
@@ -111,6 +112,15 @@ fn join_last_wait(
             is_foreign(client) && wakes(Window::new(segment.window.end, until), client)
         })
     };
+    // By a timer of its own, and not for the first time: the event may answer what it had asked before.
+    let asked_again = |at: usize| {
+        let began = segments[0].window.start;
+        let before = segments[..at].iter().rev().find(|segment| is_sleep(segment));
+        let earlier = |sleep: &Segment| Window::new(began, sleep.window.start);
+        before.is_some_and(|sleep| {
+            timed_out(analysis, sleep) && by.is_some_and(|by| wakes(earlier(sleep), by))
+        })
+    };
     let (mut first, mut busy_ns, mut next) = (last, 0, wait.window.start);
     let mut depends = None;
     for at in (0..last).rev() {
@@ -130,7 +140,7 @@ fn join_last_wait(
             }
         } else {
             busy_ns += segment.window.duration_ns();
-            if asked(segment) {
+            if asked(segment) && !asked_again(at) {
                 break;
             }
         }

@@ -91,7 +91,7 @@ fn may_repeat(analysis: &Analysis<'_>, segment: &Segment) -> bool {
 /// True for a sleep that ended by its own timer. Where nobody is known to have ended a sleep
 /// that only a thread or a timer ends, it was the timer (interrupts of an idle CPU may not be
 /// reported).
-fn timed_out(analysis: &Analysis<'_>, segment: &Segment) -> bool {
+pub(super) fn timed_out(analysis: &Analysis<'_>, segment: &Segment) -> bool {
     match segment.wake {
         Some(wake) => {
             let interrupt = analysis.stacks.wake_source(analysis.trace, wake).interrupt;
