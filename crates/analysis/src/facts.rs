@@ -59,6 +59,13 @@ impl Device {
         self.0 >> 20 != 0
     }
 
+    /// True for a loop device, which is a file, and for a network block device: a program may serve it.
+    pub(crate) const fn is_served_by_program(self) -> bool {
+        const LOOP_MAJOR: u64 = 7;
+        const NBD_MAJOR: u64 = 43;
+        matches!(self.0 >> 20, LOOP_MAJOR | NBD_MAJOR)
+    }
+
     /// False if a partition with this number cannot be on `disk`. Only SCSI disks have their
     /// partitions' numbers in a fixed place: 16 each.
     pub(crate) const fn may_be_on(self, disk: Self) -> bool {

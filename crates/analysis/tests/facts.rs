@@ -259,6 +259,17 @@ fn regression_a_recording_by_bpf_is_not_told_to_use_bpf() {
     assert!(!slow_disk(|trace, _| trace.meta.system = System::Windows).contains(advice));
 }
 
+#[test]
+fn a_disk_that_is_a_file_is_no_direct_evidence() {
+    const LOOP: u64 = 7 << 20;
+    let text = |disk: u64| {
+        slow_disk(|trace, [saver, ..]| add_requests(trace, &[(600, saver, [disk, 1, 4096, 500])]))
+    };
+    assert!(!text(SDA).contains("loop device"), "{}", text(SDA));
+    let file = text(LOOP);
+    assert!(file.contains("EVIDENCE  inferred: disk 7:0 is a file (a loop device)"), "{file}");
+}
+
 /// "reader" waits from 100 ms to the end of the recording in the system call `syscall` on `on`, of
 /// which `holders` (its own process, "writer", "other") are known: who, reads, writes.
 fn waits_on(

@@ -599,3 +599,24 @@ fn regression_a_proxy_that_lost_a_part_of_its_clients_hang_is_not_the_hang() {
     assert_eq!(found[0].candidate.victim, client);
     assert!(found[0].victims.contains(&proxy));
 }
+
+/// "resolver" asks by UDP every now and then, gets its answer by an event, and sleeps 20 ms between
+/// questions; for once, it asks nothing for 40 sleeps.
+#[test]
+fn regression_who_rests_as_ever_is_not_away_from_its_events() {
+    let mut dialogue = Dialogue::new(REPLY[2]);
+    let network = ["|", "handle_softirqs", "udp_queue_rcv_skb", "sock_def_readable"];
+    let network = dialogue.scene.stack(&network);
+    let client = dialogue.client;
+    for round in 0..40 {
+        let at = dialogue.at;
+        dialogue.scene.switch(at, 0, client, Sleeping, IDLE, dialogue.wait);
+        dialogue.scene.wake(at + 100, 0, IDLE, client, WakeFlags::SOFTIRQ, network);
+        dialogue.scene.switch(at + 110, 0, IDLE, Runnable, client, StackId::EMPTY);
+        dialogue.at += 150;
+        for _ in 0..if round == 20 { 40 } else { 2 } {
+            dialogue.rest(dialogue.at, 20 * MS);
+        }
+    }
+    assert!(stalls(&dialogue.finish()).is_empty());
+}

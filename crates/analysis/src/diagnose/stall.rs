@@ -3,6 +3,7 @@
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::{Cause, Explanation, Piece, class_of};
 use crate::patterns::{Finding, Pattern};
+use crate::stalls::excuse::rests_as_ever;
 use crate::{Analysis, WaitClass};
 use unhitch_model::{ThreadId, Throttling, Window};
 
@@ -109,7 +110,8 @@ impl Stall {
 
 impl Stall {
     /// False for an event loop that spent most of its absence in other waits with a timeout, none
-    /// of which anybody ended: it polls there, and was not kept from anything; or at rest elsewhere,
+    /// of which anybody ended, or in short sleeps as it always does: it polls there, and was not kept
+    /// from anything; or at rest elsewhere,
     /// as a server that waits for its next connection; or a shell that waits for the command that
     /// was typed. Nor for a writer into a pipe of whose reader nothing is known but that it had nothing
     /// to do: that may be a pager before which somebody sits.
@@ -135,6 +137,7 @@ impl Stall {
             let class = class_of(analysis, &piece.segment);
             let is_chosen = !matches!(class, WaitClass::Lock | WaitClass::Ipc | WaitClass::Network);
             piece.hop.is_none() && piece.cause == Cause::Timeout && is_chosen
+                || rests_as_ever(analysis, explanation, piece)
         };
         let rests = || is_most(&|piece| explanation.is_rest(analysis, piece));
         let runs_command = || {

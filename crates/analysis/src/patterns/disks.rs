@@ -18,7 +18,15 @@ const WRITE_BACK_NS: u64 = 30_000_000_000;
 const MIN_BYTES: u64 = 4 << 20;
 
 /// What the requests show of the time in which `waiter` waited for a disk.
-pub(super) fn sentences(case: &Case<'_>, waiter: ThreadId) -> Vec<Sentence> {
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) sentences: Vec<Sentence>,
+    /// The disk of the longest request, if that is a file or another machine's: its time is that of
+    /// whoever serves it.
+    pub(super) served_elsewhere: Option<Device>,
+}
+
+pub(super) fn shown(case: &Case<'_>, waiter: ThreadId) -> Shown {
     let window = case.explanation.window;
     let until = Window::new(window.start, window.end.plus(WAKE_UP_NS));
     let mut requests = requests(case.analysis.trace, until);
@@ -26,8 +34,13 @@ pub(super) fn sentences(case: &Case<'_>, waiter: ThreadId) -> Vec<Sentence> {
     let own = own_requests(case, &requests, waiter);
     let disks: Vec<Device> = own.iter().map(|request| request.disk).collect();
     let longest = own.into_iter().max_by_key(|request| request.window.duration_ns());
-    let longest = longest.map(|request| longest_request(case, request, waiter));
-    longest.into_iter().chain(served(case, &requests, waiter)).chain(wrote(case, &disks)).collect()
+    let disk = longest.map(|request| request.disk);
+    let longest = longest.map(|request| longest_request(case, request, waiter)).into_iter();
+    let others = served(case, &requests, waiter).into_iter().chain(wrote(case, &disks));
+    Shown {
+        sentences: longest.chain(others).collect(),
+        served_elsewhere: disk.filter(|disk| disk.is_served_by_program()),
+    }
 }
 
 /// What the waiter itself asked for, or, if that was nothing, what its process did.

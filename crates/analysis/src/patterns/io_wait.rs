@@ -1,8 +1,8 @@
 //! Slow disk or file system: the victim, or the thread it waited for, waited for one.
 
 use super::case::Case;
-use super::case::in_function;
-use super::disks;
+use super::case::{in_function, weaken};
+use super::disks::{self, Shown};
 use super::finding::{Finding, Pattern};
 use super::group_limits;
 use crate::WaitClass;
@@ -57,11 +57,12 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     sentences.extend(lengths(case));
     sentences.extend(other_waiters(case));
-    sentences.extend(disks::sentences(case, waiter));
+    let Shown { sentences: requests, served_elsewhere } = disks::shown(case, waiter);
+    sentences.extend(requests);
     sentences.extend(group_limits::io(case, waiter));
     let cause =
         sentence!("a slow disk or file system{}.", in_function(", waited for in ", &function));
-    Some(Finding {
+    let mut finding = Finding {
         culprit: Some(waiter),
         function,
         sentences,
@@ -72,7 +73,17 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             }
         },
         ..case.finding(Pattern::IoWait, cause)
-    })
+    };
+    if let Some(disk) = served_elsewhere {
+        weaken(&mut finding, |_| {
+            sentence!(
+                "disk {} is a file (a loop device) or another machine's (nbd), and what kept whoever \
+                 serves it is not followed",
+                disk.to_string()
+            )
+        });
+    }
+    Some(finding)
 }
 
 /// How many waits for the device there were, and how long.

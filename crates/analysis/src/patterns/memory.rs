@@ -45,7 +45,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             case.part(ns),
             waited_in
         ))
-        .chain(disks::sentences(case, waiter))
+        .chain(disks::shown(case, waiter).sentences)
         .chain(group_limits::memory(case, waiter))
         .chain(group_limits::io(case, waiter))
         .collect(),

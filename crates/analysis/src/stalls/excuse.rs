@@ -14,7 +14,7 @@ use crate::timeline::State;
 use crate::{Analysis, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
-use unhitch_model::{StackId, ThreadId};
+use unhitch_model::{StackId, ThreadId, Window};
 
 /// Minimum time that must have gone to others' work, nanoseconds.
 const MIN_WORK_NS: u64 = 100_000_000;
@@ -74,6 +74,41 @@ fn waited_for_events(analysis: &Analysis<'_>, explanation: &Explanation, piece: 
         |hop: &Hop| analysis.contacts().had_woken(trace, hop.sleeper, hop.by, piece.window.end);
     analysis.stacks.is_pump(piece.segment.wait_stack(trace))
         && !explanation.hop_of(piece).is_some_and(had_asked)
+}
+
+/// True if `piece` is a short sleep of the victim by the clock, at a place where it also sleeps at other
+/// times, again and again: that is how it rests.
+pub(crate) fn rests_as_ever(
+    analysis: &Analysis<'_>,
+    explanation: &Explanation,
+    piece: &Piece,
+) -> bool {
+    let signature = analysis.stacks.signature(piece.segment.wait_stack(analysis.trace));
+    if piece.hop.is_some()
+        || piece.cause != Cause::Timer
+        || piece.window.duration_ns() >= MIN_WORK_NS
+        || signature == 0
+    {
+        return false;
+    }
+    let mut sleeps = 0;
+    let whole = analysis.timeline.window();
+    for window in [
+        Window::new(whole.start, explanation.window.start),
+        Window::new(explanation.window.end, whole.end),
+    ] {
+        analysis.timeline.each_segment(
+            analysis.trace,
+            explanation.victim,
+            window,
+            &mut |segment| {
+                let is_there = matches!(segment.state, State::Sleeping(_))
+                    && analysis.stacks.signature(segment.wait_stack(analysis.trace)) == signature;
+                sleeps += usize::from(is_there);
+            },
+        );
+    }
+    sleeps >= HABITUAL_PLACE
 }
 
 /// What threads of the victim's own process, and the processes that it started, computed; and
