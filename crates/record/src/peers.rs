@@ -4,7 +4,8 @@
 //! whether the descriptor is open for reading, writing or both (proc_pid_fd(5)). The two ends of a
 //! TCP connection within this machine, or the listener that has not accepted it, are found in
 //! `/proc/net/tcp`, and whom a client of UDP asks in `/proc/net/udp`. *Why by inode first:* these
-//! files list one network namespace, that of the first process. A socket that is not in them is of another one, and then equal ports mean nothing.
+//! files list one network namespace, that of the first process. A socket that is not in them is of
+//! another one, and then equal ports mean nothing.
 //!
 //! Reading these never waits for a process; a machine with very many descriptors is read for a
 //! limited time.

@@ -120,9 +120,9 @@ fn share(a: &Stall, b: &Stall) -> f64 {
 /// of one that somebody saw), that of whom a stopped process kept waiting, that of a thread
 /// with an event loop (somebody sits before it), the whole machine's, the starved operation's, the
 /// one that the system itself reported, the longer. The whole machine may have been idle for only a
-/// part of an event loop's absence, so there the longer one counts. One that only serves, and lost less
-/// than half as much as the client that waited for it, is not before whom somebody sat. A break in rhythm
-/// or a command's life does not say exactly when the hang began, so it must be longer by a tenth.
+/// part of an event loop's absence, so there the longer one counts. Nobody sits before an event loop that
+/// serves a client which lost more than twice as much. A break in rhythm or a command's life does not say
+/// exactly when the hang began, so it must be longer by a tenth.
 fn better(analysis: &Analysis<'_>, new: &Stall, old: &Stall) -> bool {
     // What somebody sat before is not over because a short part of it has a name.
     let is_part = |stall: &Stall, other: &Stall| {

@@ -3,7 +3,7 @@
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::{Cause, Explanation, Piece, class_of};
 use crate::patterns::{Finding, Pattern};
-use crate::stalls::excuse::rests_as_ever;
+use crate::stalls::excuse::Rest;
 use crate::{Analysis, WaitClass};
 use unhitch_model::{ThreadId, Throttling, Window};
 
@@ -111,10 +111,9 @@ impl Stall {
 impl Stall {
     /// False for an event loop that spent most of its absence in other waits with a timeout, none
     /// of which anybody ended, or in short sleeps as it always does: it polls there, and was not kept
-    /// from anything; or at rest elsewhere,
-    /// as a server that waits for its next connection; or a shell that waits for the command that
-    /// was typed. Nor for a writer into a pipe of whose reader nothing is known but that it had nothing
-    /// to do: that may be a pager before which somebody sits.
+    /// from anything; or at rest elsewhere, as a server that waits for its next connection; or a shell
+    /// that waits for the command that was typed. Nor for a writer into a pipe of whose reader nothing
+    /// is known but that it had nothing to do: that may be a pager before which somebody sits.
     pub(super) fn is_defensible(&self, analysis: &Analysis<'_>) -> bool {
         let operation = self.candidate.operation.as_ref();
         let is_message = operation.is_some_and(|operation| operation.class == WaitClass::Ipc);
@@ -133,11 +132,12 @@ impl Stall {
             let ns: u64 = pieces.map(|piece| piece.window.duration_ns()).sum();
             ns * 2 >= explanation.window.duration_ns()
         };
+        let rest = Rest::new(analysis, explanation);
         let is_polled = |piece: &Piece| {
             let class = class_of(analysis, &piece.segment);
             let is_chosen = !matches!(class, WaitClass::Lock | WaitClass::Ipc | WaitClass::Network);
             piece.hop.is_none() && piece.cause == Cause::Timeout && is_chosen
-                || rests_as_ever(analysis, explanation, piece)
+                || rest.is_as_ever(piece)
         };
         let rests = || is_most(&|piece| explanation.is_rest(analysis, piece));
         let runs_command = || {

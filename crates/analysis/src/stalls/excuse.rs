@@ -76,39 +76,48 @@ fn waited_for_events(analysis: &Analysis<'_>, explanation: &Explanation, piece: 
         && !explanation.hop_of(piece).is_some_and(had_asked)
 }
 
-/// True if `piece` is a short sleep of the victim by the clock, at a place where it also sleeps at other
-/// times, again and again: that is how it rests.
-pub(crate) fn rests_as_ever(
-    analysis: &Analysis<'_>,
-    explanation: &Explanation,
-    piece: &Piece,
-) -> bool {
-    let signature = analysis.stacks.signature(piece.segment.wait_stack(analysis.trace));
-    if piece.hop.is_some()
-        || piece.cause != Cause::Timer
-        || piece.window.duration_ns() >= MIN_WORK_NS
-        || signature == 0
-    {
-        return false;
+/// How the victim rests when it is not in the window that is explained.
+pub(crate) struct Rest<'a, 't> {
+    analysis: &'a Analysis<'t>,
+    explanation: &'a Explanation,
+    /// How often it sleeps at each place outside the window, by signature.
+    elsewhere: OnceCell<FxHashMap<u64, usize>>,
+}
+
+impl<'a, 't> Rest<'a, 't> {
+    pub(crate) fn new(analysis: &'a Analysis<'t>, explanation: &'a Explanation) -> Self {
+        Self { analysis, explanation, elsewhere: OnceCell::new() }
     }
-    let mut sleeps = 0;
-    let whole = analysis.timeline.window();
-    for window in [
-        Window::new(whole.start, explanation.window.start),
-        Window::new(explanation.window.end, whole.end),
-    ] {
-        analysis.timeline.each_segment(
-            analysis.trace,
-            explanation.victim,
-            window,
-            &mut |segment| {
-                let is_there = matches!(segment.state, State::Sleeping(_))
-                    && analysis.stacks.signature(segment.wait_stack(analysis.trace)) == signature;
-                sleeps += usize::from(is_there);
-            },
-        );
+
+    /// True if `piece` is a short sleep of the victim by the clock, where it also sleeps at other times,
+    /// again and again.
+    pub(crate) fn is_as_ever(&self, piece: &Piece) -> bool {
+        let is_short = piece.hop.is_none()
+            && piece.cause == Cause::Timer
+            && piece.window.duration_ns() < MIN_WORK_NS;
+        let signature =
+            || self.analysis.stacks.signature(piece.segment.wait_stack(self.analysis.trace));
+        is_short
+            && self.elsewhere().get(&signature()).is_some_and(|sleeps| *sleeps >= HABITUAL_PLACE)
     }
-    sleeps >= HABITUAL_PLACE
+
+    fn elsewhere(&self) -> &FxHashMap<u64, usize> {
+        self.elsewhere.get_or_init(|| {
+            let (analysis, explanation) = (self.analysis, self.explanation);
+            let Window { start, end } = analysis.timeline.window();
+            let before = Window::new(start, explanation.window.start);
+            let after = Window::new(explanation.window.end, end);
+            let mut sleeps: FxHashMap<u64, usize> = FxHashMap::default();
+            for window in [before, after] {
+                each_sleep(analysis, explanation.victim, window, |signature, _| {
+                    *sleeps.entry(signature).or_default() += 1;
+                });
+            }
+            // Without a stack, no place is known.
+            sleeps.remove(&0);
+            sleeps
+        })
+    }
 }
 
 /// What threads of the victim's own process, and the processes that it started, computed; and
@@ -251,13 +260,24 @@ impl<'a, 't> Habits<'a, 't> {
 
 fn sleeps_of(analysis: &Analysis<'_>, thread: ThreadId) -> FxHashMap<u64, Vec<u64>> {
     let mut sleeps: FxHashMap<u64, Vec<u64>> = FxHashMap::default();
-    let whole = analysis.timeline.window();
-    analysis.timeline.each_segment(analysis.trace, thread, whole, &mut |segment| {
-        if matches!(segment.state, State::Sleeping(_)) {
-            let signature = analysis.stacks.signature(segment.wait_stack(analysis.trace));
-            sleeps.entry(signature).or_default().push(segment.window.duration_ns());
-        }
+    each_sleep(analysis, thread, analysis.timeline.window(), |signature, ns| {
+        sleeps.entry(signature).or_default().push(ns);
     });
     sleeps.values_mut().for_each(|lengths| lengths.sort_unstable());
     sleeps
+}
+
+/// Calls `take` with the signature and the length of each sleep of `thread` inside `window`.
+fn each_sleep(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    window: Window,
+    mut take: impl FnMut(u64, u64),
+) {
+    analysis.timeline.each_segment(analysis.trace, thread, window, &mut |segment| {
+        if matches!(segment.state, State::Sleeping(_)) {
+            let signature = analysis.stacks.signature(segment.wait_stack(analysis.trace));
+            take(signature, segment.window.duration_ns());
+        }
+    });
 }
