@@ -5,7 +5,6 @@ import gc
 import hashlib
 import importlib
 import importlib.util
-import json
 import multiprocessing
 import sqlite3
 import sys
@@ -19,7 +18,7 @@ import web
 from actor import told
 from hang import DidNotHang, Missing, Truth, Who, hang
 from programs.kernel import ticking
-from programs.python import COMPUTES, validate_input
+from programs.python import COMPUTES, slow_beats, validate_input
 from programs.runtimes import warehouse
 from programs.servers import SLEEPS, browse
 from programs.sqlite import LIBRARY, write_note
@@ -306,21 +305,10 @@ def python_process_queue(stage):
 
 def with_many_objects(millions):
     """A program of two threads with very many objects; one thread has garbage collected."""
-    slow, objects = [], []
+    objects = []
     gc.disable()
     objects.extend([n] for n in range(millions * 1_000_000))
-
-    def heartbeat():
-        while True:
-            begin = time.monotonic_ns()
-            json.dumps({"beat": begin})
-            time.sleep(actor.PERIOD)
-            end = time.monotonic_ns()
-            if end - begin >= actor.SLOW_NS:
-                slow.append([begin, end])
-
-    beat = threading.Thread(target=heartbeat, daemon=True, name="heartbeat")
-    beat.start()
+    slow, beat = slow_beats()
 
     def collect_garbage():
         slow.clear()
@@ -329,7 +317,7 @@ def with_many_objects(millions):
         del objects[:10]
         return max(slow, key=lambda span: span[1] - span[0], default=[0, 0])
 
-    return collect_garbage, {"beat": beat.native_id}
+    return collect_garbage, {"beat": beat}
 
 
 COLLECTS = r"gc_collect|collect_garbage|subtract_refs|update_refs|visit_|list_traverse|unreachable|take_gil|heartbeat"

@@ -28,8 +28,8 @@ def validate_input():
     return re.match(SLOW_PATTERN, SLOW_TEXT)
 
 
-def threaded_program():
-    """A program of two threads: one has a rhythm, the other computes when told so."""
+def slow_beats():
+    """Starts a thread that has a rhythm; returns the list to which it adds its slow beats, and its id."""
     slow = []
 
     def heartbeat():
@@ -43,13 +43,19 @@ def threaded_program():
 
     beat = threading.Thread(target=heartbeat, daemon=True, name="heartbeat")
     beat.start()
+    return slow, beat.native_id
+
+
+def threaded_program():
+    """A program of two threads: one has a rhythm, the other computes when told so."""
+    slow, beat = slow_beats()
 
     def compute():
         validate_input()
         time.sleep(0.2)
         return max(slow, key=lambda span: span[1] - span[0], default=[0, 0])
 
-    return compute, {"beat": beat.native_id}
+    return compute, {"beat": beat}
 
 
 @hang("Python", [COMPUTES, r"take_gil|heartbeat"], lock=True, quick=True)

@@ -17,15 +17,16 @@ const WRITE_BACK_NS: u64 = 30_000_000_000;
 /// Less than this fills no disk, bytes.
 const MIN_BYTES: u64 = 4 << 20;
 
-/// What the requests show of the time in which `waiter` waited for a disk.
-#[derive(Default)]
+/// What requests show of a wait for a disk.
 pub(super) struct Shown {
+    /// In words.
     pub(super) sentences: Vec<Sentence>,
     /// The disk of the longest request, if that is a file or another machine's: its time is that of
     /// whoever serves it.
     pub(super) served_elsewhere: Option<Device>,
 }
 
+/// What the requests show of the time in which `waiter` waited for a disk.
 pub(super) fn shown(case: &Case<'_>, waiter: ThreadId) -> Shown {
     let window = case.explanation.window;
     let until = Window::new(window.start, window.end.plus(WAKE_UP_NS));

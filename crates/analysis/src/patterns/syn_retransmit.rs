@@ -27,7 +27,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if !case.is_most(ns) {
         return None;
     }
-    let segment = &case.longest(waiter, Cause::Message)?.segment;
+    let late = case.pieces(|piece, _| piece.thread == waiter && is_late(piece));
+    let segment = &late.max_by_key(|piece| piece.window.duration_ns())?.segment;
     let address = descriptor(analysis, segment).and_then(|(_, on)| on.peer_address);
     let listener = address.and_then(|address| listener(analysis, address));
     let listener_name = listener.map(|listener| case.name(listener));
