@@ -17,6 +17,7 @@ mod diagnose;
 pub mod diff;
 pub mod explain;
 mod facts;
+mod family;
 pub mod flame;
 mod grouped;
 mod locks;

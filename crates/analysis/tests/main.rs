@@ -23,3 +23,4 @@ mod programs;
 mod queues;
 mod scene;
 mod tables;
+mod unfinished;

@@ -621,6 +621,42 @@ __noinline int remember_kernel(struct scratch *scratch)
 	return 0;
 }
 
+// Sets which part of the stack of interrupts is in use: it begins at the end of a page, always at the
+// same one. All return addresses up to where the interrupt came in are on it.
+static __always_inline void use_interrupt_stack(struct scratch *scratch, u64 called_at)
+{
+	scratch->called_at = called_at;
+	scratch->top = (called_at | (PAGE_BYTES - 1)) + 1;
+}
+
+// What is on the stack of interrupts, as a number: a hash of all words that look like addresses of
+// code. 0 if it cannot be read.
+__noinline u32 hash_interrupt(struct scratch *scratch)
+{
+	if (!scratch || !read_kernel_words(scratch))
+		return 0;
+	u64 hash = scratch->words_len;
+	for (u32 i = 0; i < KERNEL_WORDS; i++) {
+		if (i * 8 >= scratch->words_len)
+			break;
+		u64 word = scratch->words[i];
+		if (word >> 31 == KERNEL_CODE)
+			hash = (hash ^ word) * 0xff51afd7ed558ccdull;
+	}
+	return (u32)(hash >> 32) | 1;
+}
+
+// The place of a wake-up on the stack of interrupts.
+static __always_inline u32 place_in_interrupt(struct cpu_ring *ring, void *ctx)
+{
+	u32 key = AT_WAKING;
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &key);
+	if (!scratch)
+		return 0;
+	use_interrupt_stack(scratch, address_of(ring, ctx));
+	return hash_interrupt(scratch);
+}
+
 // The kernel's and the user's stack of the current thread. Returns true if an interrupt called,
 // which has nothing to do with that thread.
 static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u64 now,
@@ -636,14 +672,12 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 	scratch->tgid = 0;
 	scratch->flags = 0;
 	struct task_struct *task = bpf_get_current_task_btf();
-	scratch->called_at = address_of(ring, ctx);
-	// An interrupt's own stack begins at the end of a page, always at the same one. All return
-	// addresses up to where it came in are on it.
 	bool interrupt_stack = context == AT_WAKING && !is_on_own_stack(ring, ctx, task);
 	if (interrupt_stack) {
+		use_interrupt_stack(scratch, address_of(ring, ctx));
 		scratch->key = scratch->called_at;
-		scratch->top = (scratch->called_at | (PAGE_BYTES - 1)) + 1;
 	} else {
+		scratch->called_at = address_of(ring, ctx);
 		scratch->key = place ? place | (u64)(context + 1) << 32 : 0;
 		scratch->top = task->flags & PF_KTHREAD ? (u64)task->stack + KERNEL_STACK_BYTES
 							: (u64)bpf_task_pt_regs(task);

@@ -81,10 +81,9 @@ function Open() {
           <>
             <p>Nothing hung long enough to report. Still, any wait can be explained:</p>
             <ol>
-              <li>Click a thread's name in the timeline below.</li>
-              <li>Drag over the time in question.</li>
+              <li>Drag over the time in question, on the thread's lane in the timeline below.</li>
               <li>
-                Press <kbd>E</kbd>, or right-click and choose <em>Explain this</em>.
+                Press <kbd>E</kbd>, or choose <em>Explain</em> in the box that appears.
               </li>
             </ol>
             <p>Tables and Stacks show what all threads did.</p>

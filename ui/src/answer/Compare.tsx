@@ -1,63 +1,15 @@
 /** Several threads in the same time range: where the time of each went, side by side. */
-import { useEffect, useMemo } from "preact/hooks";
-import { getJson, tracePath } from "../api/client";
-import { rememberName, status, threadName } from "../api/data";
-import { asApiError, liveQuery } from "../api/query";
+import { threadName } from "../api/data";
 import type { StallAnswer } from "../api/types";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import * as store from "../state/store";
-import { durationText, percent, type Range, type ThreadIx, timeText } from "../units";
+import { durationText, percent, timeText } from "../units";
 import { type Column, rowsOf } from "./compareRows";
+import { MAX_THREADS, useExplained } from "./explained";
 import { PartsBar } from "./PartsBar";
 
-/** Maximum threads that are compared: more columns cannot be read. */
-const MAX_THREADS = 8;
-
-/** A thread's answer, or why there is none: it may not have lived in that time. */
-interface Compared {
-  readonly thread: ThreadIx;
-  readonly answer: StallAnswer | null;
-  readonly problem: string;
-}
-
-function useAnswers() {
-  const query = useMemo(
-    () =>
-      liveQuery<Compared[]>(() => {
-        const trace = store.trace.value;
-        const { threads, range } = store.selection.value;
-        if (trace === null || range === null || !status.value.data?.ready.stalls) return null;
-        const list = threads.slice(0, MAX_THREADS);
-        return {
-          key: JSON.stringify([trace, list, range]),
-          subject: trace,
-          fetch: (signal) => Promise.all(list.map((thread) => one(trace, thread, range, signal))),
-        };
-      }),
-    [],
-  );
-  useEffect(() => query.stop, []);
-  return query.state.value;
-}
-
-async function one(
-  trace: string,
-  thread: ThreadIx,
-  range: Range,
-  signal: AbortSignal,
-): Promise<Compared> {
-  const params = { thread, from: Math.round(range.from), to: Math.round(range.to) };
-  try {
-    const answer = await getJson<StallAnswer>(tracePath(trace, "explain"), params, signal);
-    return { thread, answer, problem: "" };
-  } catch (error) {
-    if (signal.aborted) throw error;
-    return { thread, answer: null, problem: asApiError(error).message };
-  }
-}
-
 export function Compare() {
-  const { data, error, loading } = useAnswers();
+  const { data, error, loading } = useExplained(() => store.selection.value);
   const { threads, range } = store.selection.value;
   if (error || !data || range === null)
     return (
@@ -67,7 +19,6 @@ export function Compare() {
       </>
     );
   const columns = data.flatMap(({ answer }) => (answer ? [answer] : []));
-  for (const answer of columns) for (const lane of answer.lanes) rememberName(lane.who);
   return (
     <article class="compare" data-compare={columns.length} aria-busy={loading}>
       <h1>

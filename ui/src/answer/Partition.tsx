@@ -5,14 +5,13 @@ import { useRef } from "preact/hooks";
 import { severalItems, threadItems } from "../actions";
 import { rememberName } from "../api/data";
 import type { Part, StallAnswer } from "../api/types";
-import { whoText } from "../api/who";
 import { copy } from "../copy";
 import { type MenuItem, openMenu } from "../parts/MenuHost";
 import { Patterns, patternId } from "../parts/Patterns";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
-import { count, durationText, percent, range } from "../units";
-import { type Share, segments, shownShares } from "./shares";
+import { durationText, percent, range } from "../units";
+import { crowdText, type Share, segments, shareText, shownShares, whose } from "./shares";
 
 const HEIGHT = 26;
 const MAX_ROWS = 6;
@@ -184,7 +183,7 @@ function partItems(members: readonly Part[], answer: StallAnswer, text: string):
 function Whose({ part }: { part: Part }) {
   rememberName(part.who);
   const thread = part.who !== null && part.who.tid !== 0 ? part.who.thread : null;
-  if (thread === null) return <>{who(part)}</>;
+  if (thread === null) return <>{whose(part)}</>;
   return (
     <button
       type="button"
@@ -192,21 +191,9 @@ function Whose({ part }: { part: Part }) {
       title="Filter all views by this thread"
       onClick={() => store.select({ threads: [thread] })}
     >
-      {who(part)}
+      {whose(part)}
     </button>
   );
-}
-
-function crowdText({ members, crowd }: Share): string {
-  return `${count(members.length)} ${crowd ?? "more"}`;
-}
-
-function shareText(share: Share): string {
-  return `${share.part.label} ${share.members.length > 1 ? crowdText(share) : who(share.part)}`;
-}
-
-function who(part: Part): string {
-  return part.who ? whoText(part.who) : "";
 }
 
 function cut(text: string, width: number): string {

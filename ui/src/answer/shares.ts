@@ -1,5 +1,7 @@
 /** The parts of a stall, with those too small to show merged by kind, so that the sum is exact. */
 import type { Part } from "../api/types";
+import { whoText } from "../api/who";
+import { count } from "../units";
 
 /** One part, or several of one kind. */
 export interface Share {
@@ -104,4 +106,18 @@ export function shownShares(parts: readonly Part[], max: number): Share[] {
     );
   }
   return [...all.slice(0, keep), ...[...rest.values()].sort((a, b) => b.ns - a.ns)];
+}
+
+/** How many and who: `300 gomacc`. */
+export function crowdText({ members, crowd }: Share): string {
+  return `${count(members.length)} ${crowd ?? "more"}`;
+}
+
+export function shareText(share: Share): string {
+  return `${share.part.label} ${share.members.length > 1 ? crowdText(share) : whose(share.part)}`;
+}
+
+/** Who is responsible for a part; empty for nobody. */
+export function whose(part: Part): string {
+  return part.who ? whoText(part.who) : "";
 }

@@ -115,7 +115,9 @@ register(
     group: "Selection",
     title: "Explain what the selected thread did in the selected time range, or compare several",
     keys: ["KeyE"],
-    when: () => inTrace() && (store.canExplain.value || store.canCompare.value),
+    when: () =>
+      inTrace() &&
+      (store.canExplain.value || store.canCompare.value || store.sweptAlone.value.length > 0),
     run: store.explain,
   },
   {

@@ -124,6 +124,8 @@ export const extent = signal<Range>(NO_EXTENT);
 /** The time range that the timeline shows; `null` for all of it. */
 export const shown = signal<Range | null>(null);
 export const selection = signal<Selection>(NO_SELECTION);
+/** The threads whose lanes the drag crossed that selected the time range; they filter nothing. */
+export const swept = signal<readonly ThreadIx[]>([]);
 export const view = signal<View>("answers");
 export const layout = signal<Layout>("split");
 /** The open stall, whose wait chain is drawn. */
@@ -155,6 +157,12 @@ export const canCompare = computed(
   () => selection.value.threads.length > 1 && selection.value.range !== null,
 );
 
+/** The swept threads, unless other threads are selected. */
+export const sweptAlone = computed<readonly ThreadIx[]>(() => {
+  const { range, threads } = selection.value;
+  return range !== null && threads.length === 0 ? swept.value : [];
+});
+
 /** Not in the URL: what the pointer is over, in any view. */
 export const hovered = signal<{ thread: ThreadIx | null; process: ProcessIx | null }>({
   thread: null,
@@ -185,7 +193,18 @@ export function showAround(what: Range, margin = 0.08): void {
 
 /** Changes parts of the selection: `select({ threads: [t] })`, `select({ range: null })`. */
 export function select(change: Partial<Selection>): void {
-  selection.value = { ...selection.value, ...change };
+  batch(() => {
+    selection.value = { ...selection.value, ...change };
+    if (change.range !== undefined) swept.value = [];
+  });
+}
+
+/** Selects a time range by a drag over lanes of these threads. */
+export function sweep(over: Range, threads: readonly ThreadIx[]): void {
+  batch(() => {
+    select({ range: over });
+    swept.value = threads;
+  });
 }
 
 /** Whether the selection restricts anything. */
@@ -215,7 +234,7 @@ export function togglePin(lane: string): void {
 }
 
 export function clearSelection(): void {
-  selection.value = NO_SELECTION;
+  select(NO_SELECTION);
 }
 
 /** Opens a stall: draws its chain, zooms the timeline to it, and selects its time. */
@@ -238,9 +257,11 @@ export function showView(wanted: View): void {
   });
 }
 
-/** Explains what the selected thread did in the selected range, in place of a stall. */
+/** Explains what the selected or swept threads did in the selected range, in place of a stall. */
 export function explain(): void {
   batch(() => {
+    const threads = sweptAlone.peek();
+    if (threads.length > 0) select({ threads, process: null });
     stall.value = null;
     chainLink.value = null;
     showView("answers");
@@ -254,7 +275,7 @@ export function openTrace(name: string | null): void {
     diff.value = null;
     extent.value = NO_EXTENT;
     shown.value = null;
-    selection.value = NO_SELECTION;
+    select(NO_SELECTION);
     stall.value = null;
     chainLink.value = null;
     event.value = null;

@@ -28,6 +28,7 @@ test("everything is read back as it was written", () => {
       process: processIx(7),
       stack: "operator<<, (&)",
     },
+    swept: [threadIx(6), threadIx(2)],
     stall: 3,
     chainLink: 0,
     pageMarks: [range(7, 7), range(20, 9_007_199_254_740_991)],

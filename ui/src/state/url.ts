@@ -2,7 +2,7 @@
  * Keeps the store in the URL: reads it at start and on back and forward, writes it on each change.
  */
 import { batch, effect } from "@preact/signals";
-import { duration, processIx, type Range, range, stallId, threadIx } from "../units";
+import { duration, processIx, type Range, range, stallId, type ThreadIx, threadIx } from "../units";
 import * as store from "./store";
 
 /** The part of the store that is in the URL. */
@@ -13,6 +13,7 @@ export interface UrlState {
   layout: store.Layout;
   shown: Range | null;
   selection: store.Selection;
+  swept: readonly ThreadIx[];
   stall: number | null;
   chainLink: number | null;
   pageMarks: readonly Range[];
@@ -103,6 +104,7 @@ export function write(state: UrlState): string {
   put("hide", state.hidden.join(","));
   put("range", rangeText(state.selection.range));
   put("thread", state.selection.threads.join(","));
+  put("swept", state.swept.join(","));
   put("process", state.selection.process);
   put("stack", state.selection.stack);
   put("search", state.search);
@@ -130,6 +132,11 @@ export function parse(text: string): UrlState {
   const from = new URLSearchParams(text);
   const list = (name: string, separator = ",") =>
     (from.get(name) ?? "").split(separator).filter((part) => part !== "");
+  const threads = (name: string) =>
+    list(name).flatMap((text) => {
+      const thread = parseIndex(text);
+      return thread === null ? [] : [threadIx(thread)];
+    });
   const preset = from.get("preset") ?? "waits";
   const process = parseIndex(from.get("process"));
   return {
@@ -145,13 +152,11 @@ export function parse(text: string): UrlState {
     hidden: list("hide").filter((key) => /^[pt]\d{1,9}$/.test(key)),
     selection: {
       range: parseRange(from.get("range")),
-      threads: list("thread").flatMap((text) => {
-        const thread = parseIndex(text);
-        return thread === null ? [] : [threadIx(thread)];
-      }),
+      threads: threads("thread"),
       process: process === null ? null : processIx(process),
       stack: from.get("stack"),
     },
+    swept: threads("swept"),
     search: from.get("search") ?? "",
     event: parseEvent(from.get("event")),
     table: {
@@ -185,6 +190,7 @@ export function current(): UrlState {
     layout: store.layout.value,
     shown: store.shown.value,
     selection: store.selection.value,
+    swept: store.swept.value,
     stall: store.stall.value,
     chainLink: store.chainLink.value,
     pageMarks: store.pageMarks.value,
@@ -205,6 +211,7 @@ function restore(state: UrlState): void {
     store.layout.value = state.layout;
     store.shown.value = state.shown;
     store.selection.value = state.selection;
+    store.swept.value = state.swept;
     store.stall.value = state.stall === null ? null : stallId(state.stall);
     store.chainLink.value = state.chainLink;
     store.pageMarks.value = state.pageMarks;

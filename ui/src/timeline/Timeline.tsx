@@ -17,6 +17,7 @@ import { registerKeys } from "./input/keys";
 import { Pointer } from "./input/pointer";
 import { LaneTree } from "./LaneTree";
 import { Legend } from "./Legend";
+import { Swept } from "./Swept";
 import { Tooltip } from "./Tooltip";
 import "./timeline.css";
 
@@ -162,6 +163,7 @@ export function Timeline() {
       </div>
       <Waiting />
       <Legend />
+      <Swept />
       <Tooltip />
     </div>
   );

@@ -342,6 +342,12 @@ fn link_clause(proofs: &Proofs<'_>, link: &ChainLink) -> Clause {
                 None if hop.class == WaitClass::Lock => {
                     sentence!(" waits ({}) for {}, which still holds it", class, by)
                 }
+                None if hop.class == WaitClass::Process => {
+                    sentence!(" waits ({}) for {}, which has not ended yet", class, by)
+                }
+                None if hop.class == WaitClass::Condition => {
+                    sentence!(" waits ({}) for {}, which works meanwhile", class, by)
+                }
                 None => sentence!(" waits ({}) for {}, which has not answered yet", class, by),
             }
         }

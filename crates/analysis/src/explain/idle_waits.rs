@@ -15,7 +15,7 @@ use unhitch_model::{ThreadId, Time, Window};
 
 /// A wait for the event goes back over those before it as long as the loop did something else for at
 /// most one part in this many of the time since.
-const BUSY: u64 = 8;
+pub(super) const BUSY: u64 = 8;
 
 /// A kernel worker is shared: before it was given the work that mattered, it rested or did what others
 /// had given to it. So all of that is a wait for whoever gave it that work. False for other threads,

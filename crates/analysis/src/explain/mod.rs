@@ -14,6 +14,7 @@ mod operations;
 pub(crate) mod other_end;
 mod owners;
 mod partition;
+mod processes;
 mod runner;
 pub mod throttling;
 mod timed_waits;

@@ -1,9 +1,10 @@
 //! Who ended a sleep; who owned the lock before that thread did; and, while the sleep has not ended,
-//! who owns what the thread waits for.
+//! whom the thread waits for.
 
 use super::acquisition::acquisition;
 use super::explanation::Hop;
-use super::other_end::asked_at_end;
+use super::other_end::{asked_at_end, file_server, helper_at_end, lasts_until_end};
+use super::processes::{awaited_process, who_ended};
 use super::wait_class::{class_of, kept_wait};
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::timeline::{Segment, State};
@@ -19,15 +20,35 @@ pub(super) fn ended_by(
 ) -> Option<(ThreadId, WakeSource)> {
     let by_task = |owner| (owner, WakeSource { context: WakeContext::Task, interrupt: None });
     let Some(wake) = segment.wake else {
-        let owner = owner_at_end(analysis, thread, segment)
-            .or_else(|| asked_at_end(analysis, thread, segment))?;
-        return Some(by_task(owner));
+        return awaited_at_end(analysis, thread, segment).map(by_task);
     };
     if signalled_by(analysis, segment).is_some() {
         return kept_wait(analysis, segment)?.owner.map(by_task);
     }
     let source = analysis.stacks.wake_source(analysis.trace, wake);
-    source.context.is_task().then(|| (analysis.trace.wakings.waker[wake], source))
+    let waker = analysis.trace.wakings.waker[wake];
+    source.context.is_task().then(|| match class_of(analysis, segment) {
+        WaitClass::Process => (who_ended(analysis, waker), source),
+        _ => (waker, source),
+    })
+}
+
+/// Whom a thread waits for in a sleep that has not ended when the recording does: who owns the lock,
+/// the process whose end it waits for, who was asked for an answer, who serves the file system, or was
+/// given its work.
+fn awaited_at_end(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segment: &Segment,
+) -> Option<ThreadId> {
+    if !lasts_until_end(analysis, thread, segment) {
+        return None;
+    }
+    owner_at_end(analysis, thread, segment)
+        .or_else(|| awaited_process(analysis, thread, segment))
+        .or_else(|| file_server(analysis, segment))
+        .or_else(|| asked_at_end(analysis, thread, segment))
+        .or_else(|| helper_at_end(analysis, thread, segment))
 }
 
 /// Who sent the signal that interrupted a sleep. What the thread waited for had not happened then.
@@ -86,11 +107,8 @@ pub(super) fn released_by_owner(
 
 /// Who owns what a thread waits for in a sleep that has not ended when the recording does.
 fn owner_at_end(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<ThreadId> {
-    let timeline = &analysis.timeline;
-    let ended = timeline.end_of_sleep(analysis.trace, thread, segment);
-    let has_ended = segment.wake.is_some() || ended < timeline.window().end;
     let futexes = &analysis.trace.futex_waits;
     let of_futex = || futexes.iter().find(|wait| wait.waiter == thread)?.owner;
     let kept = || kept_wait(analysis, segment)?.owner;
-    (!has_ended).then(|| of_futex().or_else(kept)).flatten()
+    lasts_until_end(analysis, thread, segment).then(|| of_futex().or_else(kept)).flatten()
 }

@@ -4,18 +4,24 @@
 //! *Why:* the timer of such a wait ends nothing, so it is never the cause. Whoever let the thread
 //! go on in the end ended the whole wait.
 
-use super::operations::{LONGEST_LOOK_NS, LOOK_NS, woke_someone};
+use super::idle_waits::BUSY;
+use super::operations::{LONGEST_LOOK_NS, LOOK_NS, woke_someone, woke_someone_of};
+use super::other_end::lasts_until_end;
 use super::owners::ended_by;
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{ThreadId, Time, Window};
+
+/// Maximum wake-ups by a thread that are looked through for the one with which it asked.
+const MAX_WAKES_BACK: usize = 64;
 
 /// A thread that waits with a timeout, polls, and waits again (for CPython's GIL every 5 ms, for a
 /// Java monitor ever more seldom, for PostgreSQL's deadlock check once a second) waits once, in
 /// whatever call: its sleeps, and the polls in between, become one sleep, which ends when another
-/// thread wakes it. Sleeps that no thread ended stay as they are.
+/// thread wakes it, or for a lock when the recording ends. Other sleeps that no thread ended stay as
+/// they are.
 pub(super) fn join_timed_waits(
     analysis: &Analysis<'_>,
     thread: ThreadId,
@@ -71,10 +77,36 @@ fn later_sleep(
         if is_lock { between.duration_ns() <= LONGEST_LOOK_NS } else { ran_ns <= LOOK_NS };
     let is_ended = || {
         analysis.stacks.holder_runs(stack)
+            || is_lock && lasts_until_end(analysis, thread, sleep)
             || ended_by(analysis, thread, sleep).is_some_and(|(by, _)| by != thread)
     };
-    (is_wait(sleep) && is_short && is_ended() && !woke_someone(analysis, thread, between))
-        .then_some(later)
+    let is_look = || is_short && is_ended() && !woke_someone(analysis, thread, between);
+    // An event loop has timers that have nothing to do with the answer that it waits for.
+    let is_for_answer = || {
+        class_of(analysis, segment) == WaitClass::Idle
+            && ran_ns * BUSY <= sleep.window.end.since(segment.window.start)
+            && answers(analysis, thread, segment, sleep)
+    };
+    (is_wait(sleep) && (is_look() || is_for_answer())).then_some(later)
+}
+
+/// True if another process ended `sleep` with the answer to what `thread` asked of it before the
+/// earlier sleep `first`, and asked nothing else of it since.
+fn answers(analysis: &Analysis<'_>, thread: ThreadId, first: &Segment, sleep: &Segment) -> bool {
+    let wakings = &analysis.trace.wakings;
+    let process = |thread: ThreadId| analysis.trace.threads.get(thread).process;
+    let ended = ended_by(analysis, thread, sleep).map(|(by, _)| by);
+    let Some(by) = ended.filter(|by| process(*by) != process(thread)) else { return false };
+    let began = first.left(analysis.trace).unwrap_or(first.window.start);
+    let asks = |wake: &&u32| process(wakings.wakee[**wake as usize]) == process(by);
+    let since = Window::new(first.window.end, sleep.window.start);
+    if analysis.issued(thread, since).iter().any(|wake| asks(&wake)) {
+        return false;
+    }
+    let before = analysis.issued(thread, Window::new(Time::ZERO, began)).iter();
+    let Some(asked) = before.rev().take(MAX_WAKES_BACK).find(asks) else { return false };
+    let asked = Window::new(wakings.time[*asked as usize], first.window.end);
+    !woke_someone_of(analysis, by, thread, asked)
 }
 
 /// True for a sleep that its thread may take up again: not one that somebody else imposed on

@@ -299,7 +299,8 @@ impl Case<'_> {
         let Some(wait) = self.victims_wait().filter(|wait| wait.class == WaitClass::Lock) else {
             return self.waits();
         };
-        let what = wait_words::wanted(self.analysis, wait).unwrap_or_else(|| "a lock".to_owned());
+        let what = wait_words::wanted(self.analysis, wait.wait_stack)
+            .unwrap_or_else(|| "a lock".to_owned());
         let on = as_place(self.waited_on(wait));
         vec![sentence!("It waited for {}{} in\n  {}", what, on, self.wait_stack(wait))]
     }
@@ -308,7 +309,7 @@ impl Case<'_> {
     pub fn waited_in(&self) -> Option<Sentence> {
         let wait = self.victims_wait()?;
         let (on, stack) = (self.waited_on(wait), self.wait_stack(wait));
-        Some(match wait_words::wanted(self.analysis, wait) {
+        Some(match wait_words::wanted(self.analysis, wait.wait_stack) {
             Some(what) => sentence!("It waited for {}{} in\n  {}", what, as_place(on), stack),
             None => sentence!("It waited ({}){} in\n  {}", wait.class.words(), on, stack),
         })
@@ -323,7 +324,7 @@ impl Case<'_> {
         });
         let behind = hops.max_by_key(|hop| (hop.window.duration_ns(), Reverse(hop.depth)));
         let behind = behind.map(|hop| {
-            let what = wait_words::wanted(self.analysis, hop);
+            let what = wait_words::wanted(self.analysis, hop.wait_stack);
             let what = what.unwrap_or_else(|| "a lock".to_owned());
             sentence!(
                 "{} waited for {} in\n  {}",

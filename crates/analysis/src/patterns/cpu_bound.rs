@@ -48,8 +48,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         )
     } else {
         sentence!(
-            "{}, whose reply it waited for, {} on a CPU for {}{}.",
+            "{}, {}, {} on a CPU for {}{}.",
             case.name(who),
+            awaited(case, who),
             if is_process { "and other threads of its process were" } else { "was" },
             case.part(ran),
             without_cpu(case, wanted_cpu)
@@ -62,10 +63,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         (true, true) => sentence!("its own computation on the event loop{}.", place),
         (true, false) => sentence!("its own computation{}.", place),
         (false, _) if place.is_empty() => {
-            sentence!("the computation of {}, whose reply it waited for.", case.name(who))
+            sentence!("the computation of {}, {}.", case.name(who), awaited(case, who))
         }
         (false, _) => {
-            sentence!("the computation of {}, whose reply it waited for,{}.", case.name(who), place)
+            sentence!("the computation of {}, {},{}.", case.name(who), awaited(case, who), place)
         }
     };
     let mut finding = Finding {
@@ -82,6 +83,14 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         finding.advice = "Move the computation off the event loop, or split it up.".to_owned();
     }
     Some(finding)
+}
+
+/// What of `who` was waited for.
+fn awaited(case: &Case<'_>, who: ThreadId) -> &'static str {
+    match case.hop_to(who) {
+        Some(hop) if hop.class == WaitClass::Process => "for whose end it waited",
+        _ => "whose reply it waited for",
+    }
 }
 
 fn is_work(piece: &Piece, hop: Option<&Hop>) -> bool {

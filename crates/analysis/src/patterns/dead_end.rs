@@ -3,11 +3,13 @@
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use super::peers;
+use crate::WaitClass;
 use crate::explain::other_end::only_peer;
-use crate::explain::{Cause, Piece, signalled_by};
+use crate::explain::{Cause, Piece, class_of, signalled_by};
 use crate::stacks::text::own_function;
 use crate::wording::recording;
 use crate::wording::sentence::{Sentence, sentence};
+use crate::wording::wait_words;
 use unhitch_model::{ThreadId, Time, Window};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
@@ -38,7 +40,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if !stack.is_empty() {
         let waited_in = case.segment_stack(longest.thread, &longest.segment);
         let on = peers::waited_on(case.analysis, longest.thread, &longest.segment, case.at());
-        sentences.push(sentence!("It waited{} in\n  {}", on, waited_in));
+        let wanted = wait_words::wanted(case.analysis, stack);
+        let wanted = wanted.map_or(String::new(), |wanted| format!(" for {wanted}"));
+        sentences.push(sentence!("It waited{}{} in\n  {}", wanted, on, waited_in));
     }
     sentences.extend(case.began_earlier(&longest.segment));
     sentences.extend(
@@ -47,7 +51,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let silent = silent_peer(case, longest);
     let cause = match silent {
         Some(peer) => sentence!("no answer from {}, which has the other end.", case.name(peer)),
-        None => sentence!("not known: {}.", why.clone()),
+        None => match unreleased(case, longest) {
+            Some(lock) => sentence!("a {}; who has it is not known.", lock),
+            None => sentence!("not known: {}.", why.clone()),
+        },
     };
     Some(Finding {
         function: own_function(case.analysis, stack),
@@ -69,6 +76,15 @@ fn is_unseen(case: &Case<'_>, piece: &Piece) -> bool {
 fn silent_peer(case: &Case<'_>, longest: &Piece) -> Option<ThreadId> {
     let peer = || only_peer(case.analysis, longest.thread, &longest.segment);
     is_waiting_at_end(case, longest).then(peer).flatten()
+}
+
+/// The lock that was not released before the recording ended.
+fn unreleased(case: &Case<'_>, longest: &Piece) -> Option<String> {
+    let is_lock = class_of(case.analysis, &longest.segment) == WaitClass::Lock;
+    let stack = longest.segment.wait_stack(case.analysis.trace);
+    let lock = || case.analysis.stacks.words(stack).unwrap_or("lock");
+    (is_lock && is_waiting_at_end(case, longest))
+        .then(|| format!("{} that was not released before the recording ended", lock()))
 }
 
 /// True if the wait had not ended when the recording did. The piece itself may end before that,

@@ -116,9 +116,25 @@ impl Case<'_> {
             WeakKind::NoWake => Sentence::from(
                 "the recording ends before the lock is released; its owner was read from the lock",
             ),
+            WeakKind::Asked if hop.class == WaitClass::Process => sentence!(
+                "the recording ends before {}, for whose end {} waits",
+                self.name(hop.by),
+                sleeper
+            ),
+            WeakKind::Asked if hop.class.is_disk() => sentence!(
+                "the recording ends before {} has its answer; only {} was seen to serve a file \
+                 system",
+                sleeper,
+                self.name(hop.by)
+            ),
+            WeakKind::Asked if hop.class == WaitClass::Condition => sentence!(
+                "the recording ends before {} goes on; it is inferred that it waits for {}, the \
+                 thread of its process that works meanwhile",
+                sleeper,
+                self.name(hop.by)
+            ),
             WeakKind::Asked => sentence!(
-                "the recording ends before {} has its answer; {} has the other end, and was woken \
-                 last before that wait",
+                "the recording ends before {} has its answer; {} was asked, or answered it before",
                 sleeper,
                 self.name(hop.by)
             ),

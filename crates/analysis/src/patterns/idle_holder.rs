@@ -19,7 +19,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     let analysis = case.analysis;
     let (holder, client) = (case.name(lock.by), case.name(idle.by));
-    let what = wait_words::wanted(analysis, lock).unwrap_or_else(|| "a lock".to_owned());
+    let what = wait_words::wanted(analysis, lock.wait_stack).unwrap_or_else(|| "a lock".to_owned());
     let mut sentences = Vec::new();
     sentences.extend(case.waited_in().filter(|_| lock.depth > 1));
     sentences.push(sentence!(
@@ -28,7 +28,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         what,
         case.wait_stack(lock)
     ));
-    let wanted = wait_words::wanted(analysis, idle).unwrap_or_else(|| "an event".to_owned());
+    let wanted =
+        wait_words::wanted(analysis, idle.wait_stack).unwrap_or_else(|| "an event".to_owned());
     sentences.push(sentence!(
         "{} held it for {}, and was idle meanwhile: it waited for {}, in\n  {}",
         holder.clone(),

@@ -83,6 +83,15 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             )
         });
     }
+    let by_program = case.ns_of(|piece, _| {
+        piece.cause == Cause::Io
+            && case.analysis.stacks.asks_server(piece.segment.wait_stack(trace))
+    });
+    if by_program * 2 >= ns {
+        weaken(&mut finding, |_| {
+            Sentence::from("a program serves this file system (FUSE); which one is not known")
+        });
+    }
     Some(finding)
 }
 

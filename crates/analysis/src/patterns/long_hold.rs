@@ -28,7 +28,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             "{} waited for {} for {}: {} was the thread of its process that ran, or was ready to, \
              all that time.",
             case.name(hop.sleeper),
-            wait_words::wanted(case.analysis, hop).unwrap_or_else(|| "another thread".to_owned()),
+            wait_words::wanted(case.analysis, hop.wait_stack)
+                .unwrap_or_else(|| "another thread".to_owned()),
             case.part(held_ns),
             case.name(holder)
         ),

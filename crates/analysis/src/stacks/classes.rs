@@ -92,6 +92,8 @@ struct StackClass {
     unlocks: bool,
     exits: bool,
     debugger: bool,
+    asks_server: bool,
+    file_server: bool,
     thaws: bool,
     signals: bool,
     kernel_thread: bool,
@@ -247,6 +249,16 @@ impl StackClasses {
     /// True when on this stack a debugger lets the thread go on that it traces.
     pub(crate) fn is_debuggers(&self, wake_stack: StackId) -> bool {
         self.get(wake_stack).debugger
+    }
+
+    /// True for a wait for the answer of the program that serves a file system.
+    pub(crate) fn asks_server(&self, wait_stack: StackId) -> bool {
+        self.get(wait_stack).asks_server
+    }
+
+    /// True when such a program waits for requests on this stack.
+    pub(crate) fn is_file_server(&self, wait_stack: StackId) -> bool {
+        self.get(wait_stack).file_server
     }
 
     /// True when on this stack a control group, or the whole machine, is frozen no longer.
@@ -503,6 +515,8 @@ fn stack_class(
         unlocks: has(FrameRole::Unlock),
         exits: has(FrameRole::Exit),
         debugger: has(FrameRole::Debugger),
+        asks_server: has(FrameRole::AsksServer),
+        file_server: has(FrameRole::FileServer),
         // A control group that is to be frozen signals to its tasks, in the same function.
         thaws: has(FrameRole::Thaw) && !has(FrameRole::Signal),
         signals: has(FrameRole::Signal),

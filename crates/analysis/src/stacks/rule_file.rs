@@ -92,6 +92,10 @@ pub(crate) enum FrameRole {
     Exit,
     /// A debugger's call that lets the thread that it traces go on.
     Debugger,
+    /// It asks the program that serves a file system.
+    AsksServer,
+    /// It waits for such requests.
+    FileServer,
     /// It goes round and round until it has a lock.
     Spin,
     /// It interrupts a wait for a signal.

@@ -1,4 +1,5 @@
-//! One-shot commands: a process whose whole life is in the recording has one operation, its life.
+//! One-shot commands: a process that began in the recording has one operation, its life. It may not
+//! have ended when the recording does.
 //!
 //! *Why not each process of a build:* its parent waits for it, and tells what was slow. So only
 //! commands count that something older started, a shell or a server, which waits for the command and
@@ -6,9 +7,9 @@
 //! computation is what a command is there for; what it waited for may be a stall.
 
 use super::busy::process_ran_ns;
-use super::family::descends;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::{Cause, Explanation, Piece};
+use crate::family::descends;
 use crate::patterns::{Finding, Pattern};
 use crate::{Analysis, WaitClass};
 use rustc_hash::FxHashMap;
@@ -27,9 +28,9 @@ pub(crate) fn find(analysis: &Analysis<'_>) -> Vec<Candidate> {
     let mut by_parent: FxHashMap<u32, Vec<Candidate>> = FxHashMap::default();
     for (_, process) in threads.processes() {
         let parent = process.parent_pid.and_then(|pid| {
-            let window = whole_life(analysis, process.leader)?;
+            let window = life_that_began(analysis, process.leader)?;
             let parent = threads.at(pid, window.start)?;
-            let is_older = whole_life(analysis, threads.process_of(parent).leader).is_none();
+            let is_older = life_that_began(analysis, threads.process_of(parent).leader).is_none();
             (is_older && !is_busy(analysis, parent, window)).then_some((pid, window))
         });
         if let Some((pid, window)) = parent {
@@ -69,10 +70,10 @@ fn is_busy(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> bool {
     process_ran_ns(analysis, thread, window).saturating_mul(BUSY_PART) >= window.duration_ns()
 }
 
-/// The life of a thread that began and ended while the recording went on.
-fn whole_life(analysis: &Analysis<'_>, thread: ThreadId) -> Option<Window> {
+/// The life of a thread that began while the recording went on.
+fn life_that_began(analysis: &Analysis<'_>, thread: ThreadId) -> Option<Window> {
     let (life, whole) = (analysis.timeline.life(thread), analysis.timeline.window());
-    (life.start > whole.start && life.end < whole.end && !life.is_empty()).then_some(life)
+    (life.start > whole.start && !life.is_empty()).then_some(life)
 }
 
 /// True if one cause took most of the command's life, and it was not the command's own doing: a

@@ -6,9 +6,9 @@
 //! others that it had asked for, a CPU that they did not get, a disk, memory, being stopped.
 
 use super::busy::is_batch;
-use super::family::descends;
 use super::rhythm;
 use crate::explain::{Cause, Explanation, Hop, Piece, class_of};
+use crate::family::descends;
 use crate::samples::spinning;
 use crate::timeline::State;
 use crate::{Analysis, WaitClass};

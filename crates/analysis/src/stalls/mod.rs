@@ -11,7 +11,6 @@ pub(crate) mod command;
 mod cpu_starvation;
 mod event_loop;
 pub(crate) mod excuse;
-mod family;
 pub(crate) mod in_progress;
 pub(crate) mod input;
 mod lock_starvation;
@@ -25,7 +24,7 @@ pub(crate) mod unwanted_wait;
 use crate::Analysis;
 use crate::candidate::Candidate;
 use crate::explain::operations;
-pub use family::descendants;
+pub use crate::family::descendants;
 pub use thread_view::ThreadView;
 use unhitch_model::ThreadId;
 

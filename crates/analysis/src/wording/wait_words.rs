@@ -3,9 +3,9 @@
 use crate::{Analysis, Hop, WaitClass};
 use unhitch_model::StackId;
 
-/// What the wait of a hop was for: `a row lock of PostgreSQL`.
-pub(crate) fn wanted(analysis: &Analysis<'_>, hop: &Hop) -> Option<String> {
-    let words = analysis.stacks.words(hop.wait_stack)?;
+/// What a wait was for: `a row lock of PostgreSQL`.
+pub(crate) fn wanted(analysis: &Analysis<'_>, wait_stack: StackId) -> Option<String> {
+    let words = analysis.stacks.words(wait_stack)?;
     let article = match words.split(' ').next() {
         Some("its" | "the") => "",
         Some(first) if first.starts_with(['a', 'e', 'i', 'o', 'u']) => "an ",

@@ -25,6 +25,8 @@ const TOOLTIP_DELAY_MS = 150;
 
 interface Drag {
   readonly kind: "range" | "pan";
+  /** Of a range: whether it is another one, or one end of that which is selected. */
+  readonly moves: "new" | "edge";
   /** Of a range: the end that stays. */
   readonly start: number;
   readonly x: number;
@@ -63,6 +65,21 @@ function timeAt(x: number, y: number, exact: boolean): number {
   const marks = [...store.pageMarks.peek(), model.passingMark.peek(), model.chain.peek()];
   const others = marks.flatMap((mark) => (mark ? [mark.from, mark.to] : []));
   return snapped(at, view, others, scale);
+}
+
+/** The threads whose lanes are between two heights of the canvas, in their order there. */
+function threadsBetween(a: number, b: number): ThreadIx[] {
+  const { head } = model.canvasGeometry.peek();
+  const { rows } = model.rowLayout.peek();
+  const at = (y: number) =>
+    rowUnder(model.rowLayout.peek(), model.scroll.peek(), Math.max(0, y - head));
+  const [first, last] = [at(Math.min(a, b)), at(Math.max(a, b))];
+  if (Math.max(a, b) < head || first === null || last === null) return [];
+  const crossed = rows.slice(rows.indexOf(first), rows.indexOf(last) + 1);
+  const threads = crossed.flatMap((row) =>
+    row.kind === "lane" && row.lane.kind === "thread" ? [threadIx(row.lane.number)] : [],
+  );
+  return [...new Set(threads)];
 }
 
 export class Pointer {
@@ -111,6 +128,7 @@ export class Pointer {
     const edge = inPlot && !panning ? edgeAt(selected, model.scale.peek(), x - labels) : null;
     this.drag = {
       kind: panning ? "pan" : "range",
+      moves: edge === null ? "new" : "edge",
       start:
         edge === null || selected === null
           ? timeAt(x, y, event.altKey)
@@ -161,12 +179,13 @@ export class Pointer {
     if (drag.moved) {
       const whole = store.extent.peek();
       if (chosen)
-        store.select({
-          range: range(
+        store.sweep(
+          range(
             Math.max(whole.from, Math.round(chosen.from)),
             Math.min(whole.to, Math.round(chosen.to)),
           ),
-        });
+          drag.moves === "new" ? threadsBetween(drag.y, this.canvasPoint(event).y) : [],
+        );
       return;
     }
     if (event.button === 0) this.click(drag.x, drag.y, event);

@@ -457,6 +457,13 @@ fn waits_of_cpython_have_their_classes() {
         WaitClass::Condition,
         "a worker without work"
     );
+    let futures = "/usr/lib/python3.11/concurrent/futures/thread.py";
+    let (run, worker) = (format!("{futures}:_WorkItem.run"), format!("{futures}:_worker"));
+    assert_eq!(in_script(&[own, &run, &worker]), WaitClass::Lock, "what it executes");
+    assert_eq!(
+        in_script(&["/usr/lib/python3.11/threading.py:Event.wait", own, &run, &worker]),
+        WaitClass::Condition
+    );
 }
 
 #[test]

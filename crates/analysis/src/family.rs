@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 32;
 
 /// True if the process of `thread` is that of `ancestor`, or one that it started, or one that such a
 /// one started, and so on, at the time `at`.
-pub(super) fn descends(
+pub(crate) fn descends(
     analysis: &Analysis<'_>,
     thread: ThreadId,
     ancestor: ThreadId,

@@ -1,0 +1,69 @@
+//! Waits for the end of a process: whose end, and which of its threads ended it.
+
+use super::other_end::{MAX_ASKED, began, works_mostly};
+use super::wait_class::{class_of, kept_wait};
+use crate::timeline::{Segment, State};
+use crate::{Analysis, WaitClass};
+use unhitch_model::{KeptWait, ThreadId, Window};
+
+/// The process whose end a thread waits for in a sleep that has not ended when the recording does, by
+/// its first thread: the one that its system call names, or else the only child, or the only one that
+/// does not wait for requests itself, as all of a pipeline do but the slow one.
+pub(super) fn awaited_process(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    sleep: &Segment,
+) -> Option<ThreadId> {
+    if class_of(analysis, sleep) != WaitClass::Process {
+        return None;
+    }
+    let threads = &analysis.trace.threads;
+    let end = analysis.timeline.window().end;
+    if let Some(pid) = kept_wait(analysis, sleep).and_then(named_process) {
+        return threads.at(pid, end);
+    }
+    let own = threads.process_of(thread).pid;
+    let alive = |leader: ThreadId| analysis.timeline.life(leader).end >= end;
+    let children = threads.processes().map(|(_, process)| process);
+    let children = children.filter(|process| process.parent_pid == Some(own));
+    let mut children: Vec<ThreadId> =
+        children.map(|process| process.leader).filter(|leader| alive(*leader)).collect();
+    if children.len() > 1 {
+        let since = Window::new(began(analysis, sleep), sleep.window.end);
+        children.retain(|child| works_mostly(analysis, *child, since, MAX_ASKED));
+    }
+    match children[..] {
+        [only] => Some(only),
+        _ => None,
+    }
+}
+
+/// The process that the call names, if it does not wait for any.
+fn named_process(wait: &KeptWait) -> Option<u32> {
+    const P_PID: u64 = 1;
+    let [first, second] = wait.arguments;
+    // By the call's number on x86-64, the only architecture on which it is noted.
+    let pid = match wait.syscall? {
+        // wait4
+        61 => first as i32,
+        // waitid
+        247 if first == P_PID => second as i32,
+        _ => return None,
+    };
+    u32::try_from(pid).ok().filter(|pid| *pid != 0)
+}
+
+/// The thread that ended a process, of which `last` was the last to exit: others only obeyed.
+pub(super) fn who_ended(analysis: &Analysis<'_>, last: ThreadId) -> ThreadId {
+    let (trace, threads) = (analysis.trace, &analysis.trace.threads);
+    if threads.process_of(last).leader == last {
+        return last;
+    }
+    let segments = analysis.segments(last, analysis.timeline.life(last));
+    let is_sleep = |segment: &&Segment| matches!(segment.state, State::Sleeping(_));
+    let wake = segments.iter().rfind(is_sleep).and_then(|sleep| sleep.wake);
+    let signal = wake.filter(|wake| analysis.stacks.signals(trace.wakings.stack[*wake]));
+    let sender = signal.map(|wake| trace.wakings.waker[wake]);
+    let is_own = |sender: &ThreadId| threads.get(*sender).process == threads.get(last).process;
+    sender.filter(is_own).unwrap_or(last)
+}

@@ -1,0 +1,256 @@
+//! Whom a thread waits for whose wait has not ended when the recording does.
+
+use crate::scene::Scene;
+use TaskState::{Runnable, Sleeping, Stopped};
+use unhitch_analysis::answer::text_for;
+use unhitch_analysis::patterns::Pattern;
+use unhitch_analysis::{Analysis, Query, Rules, Stall, diagnose};
+use unhitch_model::*;
+
+const MS: u64 = 1_000;
+const IDLE: ThreadId = ThreadId::IDLE;
+const NONE: StackId = StackId::EMPTY;
+const END: u64 = 1_000 * MS;
+
+const WAIT4: [&str; 6] = ["main", "run", "wait4", "|", "do_wait", "schedule"];
+const PIPE: [&str; 6] = ["main", "read", "|", "anon_pipe_read", "pipe_read", "schedule"];
+const JOB: [&str; 5] = ["main", "submit", "pthread_cond_wait", "|", "futex_wait"];
+
+/// What `victim` is doing at the end.
+fn present(trace: &Trace, victim: ThreadId) -> (Stall, String) {
+    let analysis = Analysis::new(trace, &Rules::default());
+    let query = Query { victims: vec![victim], in_progress: true, ..Query::default() };
+    let stalls = diagnose(&analysis, &query);
+    let text = text_for(&analysis, &query, &stalls, 1);
+    (stalls.into_iter().next().unwrap_or_else(|| panic!("no answer: {text}")), text)
+}
+
+fn finish(scene: Scene) -> Trace {
+    let mut trace = scene.finish(4, END);
+    trace.meta.system = System::Linux;
+    trace
+}
+
+/// `thread` leaves its CPU at `at` for good, after it came on at the beginning.
+fn leaves(scene: &mut Scene, thread: ThreadId, cpu: u16, at: u64, stack: &[&str]) {
+    let stack = scene.stack(stack);
+    scene.switch(MS, cpu, IDLE, Runnable, thread, NONE);
+    scene.switch(at, cpu, thread, Sleeping, IDLE, stack);
+}
+
+fn set_parent(trace: &mut Trace, child: ThreadId, parent: u32) {
+    let process = trace.threads.get(child).process;
+    trace.threads.process_mut(process).unwrap().parent_pid = Some(parent);
+}
+
+/// "sh" waits for its children from 100 ms on: "sort" reads from a pipe, and "perl" computes.
+fn pipeline() -> (Trace, [ThreadId; 3]) {
+    let mut scene = Scene::default();
+    let threads @ [shell, sort, perl] =
+        [(100, "sh"), (200, "sort"), (300, "perl")].map(|(pid, name)| scene.thread(pid, pid, name));
+    leaves(&mut scene, shell, 0, 100 * MS, &WAIT4);
+    leaves(&mut scene, sort, 1, 50 * MS, &PIPE);
+    scene.switch(MS, 2, IDLE, Runnable, perl, NONE);
+    let mut trace = finish(scene);
+    for child in [sort, perl] {
+        set_parent(&mut trace, child, 100);
+    }
+    (trace, threads)
+}
+
+#[test]
+fn who_waits_for_its_children_waits_for_the_one_that_works() {
+    let (trace, [shell, _, perl]) = pipeline();
+    let (stall, text) = present(&trace, shell);
+    let finding = &stall.finding;
+    assert_eq!((finding.pattern, finding.culprit), (Pattern::CpuBound, Some(perl)), "{text}");
+    for words in [
+        "the computation of perl 300, for whose end it waited.",
+        "waits (process) for perl 300, which has not ended yet",
+        "the recording ends before perl 300, for whose end sh 100 waits",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn the_system_call_says_for_which_process() {
+    let (mut trace, [shell, sort, _]) = pipeline();
+    trace.kept_waits = vec![KeptWait {
+        thread: shell,
+        time: Time::from_nanos(100 * MS * 1_000),
+        syscall: Some(61),
+        arguments: [200, 0],
+        ..KeptWait::default()
+    }];
+    let (stall, text) = present(&trace, shell);
+    assert_eq!(stall.explanation.hops.first().map(|hop| hop.by), Some(sort), "{text}");
+}
+
+#[test]
+fn a_process_ends_by_the_thread_that_ended_it() {
+    let mut scene = Scene::default();
+    let shell = scene.thread(100, 100, "sh");
+    let [node, helper] =
+        [(200, "node"), (201, "helper")].map(|(tid, name)| scene.thread(200, tid, name));
+    leaves(&mut scene, shell, 0, 100 * MS, &WAIT4);
+    let rest = scene.stack(&["work", "sem_wait", "|", "futex_wait", "schedule"]);
+    scene.switch(MS, 1, IDLE, Runnable, helper, NONE);
+    scene.switch(2 * MS, 1, helper, Sleeping, IDLE, rest);
+    scene.switch(MS, 2, IDLE, Runnable, node, NONE);
+    let kill = scene.stack(&[
+        "main",
+        "exit_group",
+        "|",
+        "do_group_exit",
+        "zap_other_threads",
+        "signal_wake_up_state",
+    ]);
+    scene.wake(800 * MS, 2, node, helper, WakeFlags::default(), kill);
+    scene.switch(801 * MS, 2, node, TaskState::Dead, IDLE, NONE);
+    scene.switch(801 * MS, 1, IDLE, Runnable, helper, NONE);
+    let exit = scene.stack(&["work", "|", "do_exit", "do_notify_parent", "try_to_wake_up"]);
+    scene.wake(802 * MS, 1, helper, shell, WakeFlags::default(), exit);
+    scene.switch(803 * MS, 1, helper, TaskState::Dead, IDLE, NONE);
+    scene.switch(803 * MS, 0, IDLE, Runnable, shell, NONE);
+    let trace = finish(scene);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let window =
+        Some(Window::new(Time::from_nanos(100 * MS * 1_000), Time::from_nanos(803 * MS * 1_000)));
+    let query = Query { victims: vec![shell], window, ..Query::default() };
+    let stalls = diagnose(&analysis, &query);
+    let text = text_for(&analysis, &query, &stalls, 1);
+    assert_eq!(stalls[0].finding.culprit, Some(node), "{text}");
+}
+
+#[test]
+fn who_gave_work_to_its_thread_waits_for_it() {
+    let mut scene = Scene::default();
+    let [main, worker, resting] = [(100, "main"), (101, "worker"), (102, "resting")]
+        .map(|(tid, name)| scene.thread(100, tid, name));
+    let signal = scene.stack(&["main", "submit", "|", "futex_wake", "try_to_wake_up"]);
+    leaves(&mut scene, resting, 1, 50 * MS, &JOB);
+    leaves(&mut scene, worker, 2, 50 * MS, &JOB);
+    scene.wake(100 * MS, 0, main, worker, WakeFlags::default(), signal);
+    leaves(&mut scene, main, 0, 101 * MS, &JOB);
+    scene.switch(101 * MS, 2, IDLE, Runnable, worker, NONE);
+    let trace = finish(scene);
+    let (stall, text) = present(&trace, main);
+    assert_eq!(stall.finding.culprit, Some(worker), "{text}");
+    assert!(text.contains("inferred that it waits for worker 101"), "{text}");
+    // Nobody was given any.
+    let (stall, text) = present(&trace, resting);
+    assert_eq!(stall.explanation.hops.first().map(|hop| hop.by), Some(worker), "{text}");
+}
+
+/// "cp" asks a file system that "drive" serves, which is stopped.
+#[test]
+fn a_file_system_of_a_program_waits_for_that_program() {
+    let serve = ["main", "fuse_session_loop", "read", "|", "fuse_dev_do_read", "schedule"];
+    let ask =
+        ["main", "stat", "|", "fuse_do_getattr", "__fuse_simple_request", "request_wait_answer"];
+    let mut scene = Scene::default();
+    let [copy, drive] =
+        [(100, "cp"), (200, "drive")].map(|(pid, name)| scene.thread(pid, pid, name));
+    leaves(&mut scene, drive, 1, 10 * MS, &serve);
+    let stop =
+        scene.stack(&["main", "fuse_session_loop", "read", "|", "get_signal", "do_signal_stop"]);
+    scene.switch(50 * MS, 1, IDLE, Runnable, drive, NONE);
+    scene.switch(51 * MS, 1, drive, Stopped, IDLE, stop);
+    leaves(&mut scene, copy, 0, 100 * MS, &ask);
+    let (stall, text) = present(&finish(scene), copy);
+    let hop = stall.explanation.hops.first().map(|hop| hop.by);
+    assert_eq!((stall.finding.pattern, hop), (Pattern::Stopped, Some(drive)), "{text}");
+    // Where nobody is known to serve it, it is no disk either.
+    let mut scene = Scene::default();
+    let copy = scene.thread(100, 100, "cp");
+    leaves(&mut scene, copy, 0, 100 * MS, &ask);
+    let (_, text) = present(&finish(scene), copy);
+    assert!(text.contains("inferred: a program serves this file system (FUSE)"), "{text}");
+}
+
+/// A look at the lock once a second is no polling: PostgreSQL looks for deadlocks.
+#[test]
+fn a_lock_that_nobody_released_is_named() {
+    let mut scene = Scene::default();
+    let backend = scene.thread(100, 100, "postgres");
+    let wait = scene.stack(&[
+        "main",
+        "heap_delete",
+        "XactLockTableWait",
+        "ProcSleep",
+        "epoll_wait",
+        "|",
+        "do_epoll_wait",
+        "schedule",
+    ]);
+    let timer = scene.stack(&["|", "asm_common_interrupt", "it_real_fn", "try_to_wake_up"]);
+    scene.switch(MS, 0, IDLE, Runnable, backend, NONE);
+    scene.switch(10 * MS, 0, backend, Sleeping, IDLE, wait);
+    scene.wake(500 * MS, 0, IDLE, backend, WakeFlags::HARDIRQ, timer);
+    scene.switch(500 * MS, 0, IDLE, Runnable, backend, NONE);
+    scene.switch(501 * MS, 0, backend, Sleeping, IDLE, wait);
+    let (stall, text) = present(&finish(scene), backend);
+    assert_eq!(stall.finding.pattern, Pattern::DeadEnd, "{text}");
+    let cause = "CAUSE     a row lock of PostgreSQL that was not released before the recording ended; who has it";
+    assert!(
+        text.contains(cause) && text.contains("It waited for a row lock of PostgreSQL in"),
+        "{text}"
+    );
+}
+
+/// "loop" asks "server" at 100 ms; its own timer wakes it at 500 ms, and the answer at 900 ms.
+#[test]
+fn a_timer_of_an_event_loop_is_no_answer() {
+    let mut scene = Scene::default();
+    let [node, server] =
+        [(100, "loop"), (200, "server")].map(|(pid, name)| scene.thread(pid, pid, name));
+    let poll =
+        scene.stack(&["main", "uv_run", "uv__io_poll", "epoll_pwait", "|", "ep_poll", "schedule"]);
+    let request = scene.stack(&["main", "accept", "|", "inet_csk_accept", "schedule"]);
+    let send =
+        scene.stack(&["main", "write", "|", "tcp_sendmsg", "sock_def_readable", "try_to_wake_up"]);
+    let timer = scene.stack(&["|", "asm_common_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    scene.switch(MS, 0, IDLE, Runnable, node, NONE);
+    scene.switch(MS, 1, IDLE, Runnable, server, NONE);
+    scene.switch(10 * MS, 1, server, Sleeping, IDLE, request);
+    scene.wake(99 * MS, 0, node, server, WakeFlags::default(), send);
+    scene.switch(100 * MS, 0, node, Sleeping, IDLE, poll);
+    scene.switch(100 * MS, 1, IDLE, Runnable, server, NONE);
+    scene.wake(500 * MS, 0, IDLE, node, WakeFlags::HARDIRQ, timer);
+    scene.switch(500 * MS, 0, IDLE, Runnable, node, NONE);
+    scene.switch(505 * MS, 0, node, Sleeping, IDLE, poll);
+    scene.wake(900 * MS, 1, server, node, WakeFlags::default(), send);
+    scene.switch(900 * MS, 0, IDLE, Runnable, node, NONE);
+    let trace = finish(scene);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let window =
+        Some(Window::new(Time::from_nanos(100 * MS * 1_000), Time::from_nanos(900 * MS * 1_000)));
+    let query = Query { victims: vec![node], window, ..Query::default() };
+    let stalls = diagnose(&analysis, &query);
+    let text = text_for(&analysis, &query, &stalls, 1);
+    assert_eq!(stalls[0].finding.culprit, Some(server), "{text}");
+}
+
+/// "login" waits for "sh", which begins at 90 ms and waits for its children.
+#[test]
+fn a_command_that_has_not_ended_is_a_stall_if_others_keep_it() {
+    let mut scene = Scene::default();
+    let [login, shell, perl] =
+        [(50, "login"), (100, "sh"), (300, "perl")].map(|(pid, name)| scene.thread(pid, pid, name));
+    leaves(&mut scene, login, 3, 90 * MS, &WAIT4);
+    let wait = scene.stack(&WAIT4);
+    scene.switch(91 * MS, 0, IDLE, Runnable, shell, NONE);
+    scene.switch(100 * MS, 0, shell, Sleeping, IDLE, wait);
+    scene.switch(99 * MS, 2, IDLE, Runnable, perl, NONE);
+    let mut trace = finish(scene);
+    for (child, parent, ms) in [(shell, 50, 90), (perl, 100, 98)] {
+        set_parent(&mut trace, child, parent);
+        let born = Time::from_nanos(ms * MS * 1_000);
+        trace.threads.get_mut(child).unwrap().start = Some(born);
+    }
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let stalls = diagnose(&analysis, &Query::default());
+    let found = stalls.iter().map(|stall| (stall.candidate.victim, stall.finding.culprit));
+    assert_eq!(found.collect::<Vec<_>>(), [(shell, Some(perl))]);
+}

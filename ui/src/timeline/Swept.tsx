@@ -1,0 +1,87 @@
+/** What the threads did whose lanes the last drag crossed, in the time that it selected. */
+import { MAX_THREADS, useExplained } from "../answer/explained";
+import { PartsBar } from "../answer/PartsBar";
+import { shareText, shownShares } from "../answer/shares";
+import { threadName } from "../api/data";
+import type { StallAnswer } from "../api/types";
+import * as store from "../state/store";
+import { durationText, lengthOf, percent, plural } from "../units";
+
+export function Swept() {
+  return store.sweptAlone.value.length > 0 ? <Card /> : null;
+}
+
+function Card() {
+  const { data, error, loading } = useExplained(() => ({
+    threads: store.sweptAlone.value,
+    range: store.selection.value.range,
+  }));
+  const threads = store.sweptAlone.value;
+  const { range } = store.selection.value;
+  if (range === null) return null;
+  // One thread has room for more.
+  const lines = threads.length === 1 ? 5 : 2;
+  return (
+    <section class="tl-swept" aria-label="The lanes of the drag" aria-busy={loading}>
+      <header>
+        <h2>
+          {threads.length === 1 ? "" : `${plural(threads.length, "thread")}, `}
+          {durationText(lengthOf(range))}
+          {threads.length > MAX_THREADS && <span class="dim"> (the first {MAX_THREADS})</span>}
+        </h2>
+        <button
+          type="button"
+          class="btn small"
+          title="The whole answer, with the wait chain (E)"
+          onClick={store.explain}
+        >
+          {threads.length === 1 ? "Explain" : "Compare"}
+        </button>
+        <button
+          type="button"
+          class="btn small"
+          aria-label="Close the lanes of the drag"
+          onClick={() => (store.swept.value = [])}
+        >
+          ✕
+        </button>
+      </header>
+      {error && <p role="alert">{error.message}</p>}
+      <dl tabIndex={0} aria-label="Where the time went">
+        {(data ?? []).map(({ thread, answer, problem }) => (
+          <div key={thread} data-swept={thread}>
+            <dt>{threadName(thread)}</dt>
+            <dd>
+              {answer ? (
+                <>
+                  <PartsBar
+                    id={`swept-${thread}`}
+                    parts={answer.partition}
+                    of={answer.duration_ns}
+                  />
+                  <Lines answer={answer} max={lines} />
+                </>
+              ) : (
+                problem
+              )}
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+function Lines({ answer, max }: { answer: StallAnswer; max: number }) {
+  return (
+    <ul>
+      {shownShares(answer.partition, max)
+        .slice(0, max)
+        .map((share) => (
+          <li key={shareText(share)}>
+            <span class="num">{percent(share.ns, answer.duration_ns)}</span> {shareText(share)}
+          </li>
+        ))}
+    </ul>
+  );
+}
