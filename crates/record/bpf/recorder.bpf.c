@@ -22,7 +22,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 // -------------------------------------------------------------------------------- the threads
 
-// Where `current` entered the kernel, and `why`. Two waits of a thread that agree in it have the
+// Where a thread entered the kernel, and `why`. Two waits of a thread that agree in it have the
 // same stack, as far as has been seen (docs/recording.md). How deep in the kernel's stack they are
 // says nothing: the kernel shifts that at random at each system call.
 static __always_inline u32 place_of(u64 why, struct task_struct *task, u64 python)
@@ -235,7 +235,12 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 			slot->queued_ns = 0;
 			slot->left_ns = now;
 			slot->context = address_of(ring, ctx);
-			slot->place = place_of(caller_of_schedule(slot->context), prev, slot->python);
+			// One call waits for disks in many ways, and a thread of the kernel comes from
+			// no call.
+			u64 why = prev->flags & PF_KTHREAD || state == DISK_SLEEP
+					  ? place_in_kernel(ring, ctx, AT_EXIT, prev)
+					  : caller_of_schedule(slot->context);
+			slot->place = place_of(why, prev, slot->python);
 			forget_old_places(slot, now);
 			known_place = find_place(slot->waits, slot->place);
 			if (!(prev->flags & PF_KTHREAD))
@@ -384,7 +389,11 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		}
 		if (!known_place && (current || own_stack)) {
 			struct task_slot *own = slot_of(current);
-			place = place_of(current ^ interrupt_place, task, own ? own->python : 0);
+			// One call gives the kernel's own threads work in many ways.
+			u64 why = own_stack && (task->flags | wakee->flags) & PF_KTHREAD
+					  ? place_in_kernel(ring, ctx, AT_WAKING, task)
+					  : interrupt_place;
+			place = place_of((u64)current << 32 | why, task, own ? own->python : 0);
 			known_place = find_place(slot->wakers, place);
 		}
 		due |= is_due(in_all, known_place, now);

@@ -629,13 +629,13 @@ static __always_inline void use_interrupt_stack(struct scratch *scratch, u64 cal
 	scratch->top = (called_at | (PAGE_BYTES - 1)) + 1;
 }
 
-// What is on the stack of interrupts, as a number: a hash of all words that look like addresses of
-// code. 0 if it cannot be read.
-__noinline u32 hash_interrupt(struct scratch *scratch)
+// What is on a kernel's stack, as a number: a hash of all words that look like addresses of code. 0 if
+// it cannot be read.
+__noinline u32 hash_stack(struct scratch *scratch)
 {
 	if (!scratch || !read_kernel_words(scratch))
 		return 0;
-	u64 hash = scratch->words_len;
+	u64 hash = 0;
 	for (u32 i = 0; i < KERNEL_WORDS; i++) {
 		if (i * 8 >= scratch->words_len)
 			break;
@@ -654,7 +654,26 @@ static __always_inline u32 place_in_interrupt(struct cpu_ring *ring, void *ctx)
 	if (!scratch)
 		return 0;
 	use_interrupt_stack(scratch, address_of(ring, ctx));
-	return hash_interrupt(scratch);
+	return hash_stack(scratch);
+}
+
+// The end of a thread's stack in the kernel.
+static __always_inline u64 stack_end(struct task_struct *task)
+{
+	return task->flags & PF_KTHREAD ? (u64)task->stack + KERNEL_STACK_BYTES
+					: (u64)bpf_task_pt_regs(task);
+}
+
+// The place in the kernel of the current thread, or of the one that leaves.
+static __always_inline u32 place_in_kernel(struct cpu_ring *ring, void *ctx, u32 context,
+					   struct task_struct *task)
+{
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &context);
+	if (!scratch)
+		return 0;
+	scratch->called_at = address_of(ring, ctx);
+	scratch->top = stack_end(task);
+	return hash_stack(scratch);
 }
 
 // The kernel's and the user's stack of the current thread. Returns true if an interrupt called,
@@ -679,8 +698,7 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 	} else {
 		scratch->called_at = address_of(ring, ctx);
 		scratch->key = place ? place | (u64)(context + 1) << 32 : 0;
-		scratch->top = task->flags & PF_KTHREAD ? (u64)task->stack + KERNEL_STACK_BYTES
-							: (u64)bpf_task_pt_regs(task);
+		scratch->top = stack_end(task);
 	}
 	u64 expected = 0;
 	bool cached = take_cached_kernel(scratch), in_interrupt = cached && interrupt_stack;
