@@ -5,9 +5,9 @@
 FUNCTION of MODULE is called with ARGUMENTS, a JSON object. It prepares everything and returns an
 operation, or an operation and facts for the harness. `rhythm` repeats the operation every 20 ms,
 until SIGTERM, and then prints those that took 100 ms or more. `deed` runs it once for each line on
-standard input, and prints its times and its result. `errand` works in no rhythm, and runs it once in
-the midst of that, when a line is on standard input. It prints when that began, too, in case it does
-not end.
+standard input, and prints its times and its result. `errand` works in no rhythm, and runs it once
+in the midst of that, when a line is on standard input. It prints when that began, too, in case it
+does not end.
 """
 
 import importlib

@@ -121,7 +121,7 @@ class Actor:
         return self.read()
 
     def slow(self):
-        """Ends a rhythm; its slow operations in the recording, the longest first, with their results."""
+        """Ends a rhythm; its slow operations in the recording, the longest first."""
         self.process.send_signal(signal.SIGTERM)
         began = self.stage.recording_from_ns
         slow = [operation for operation in self.read()["slow"] if operation["from"] >= began]
@@ -134,7 +134,7 @@ class Actor:
         return self.slow()[0]
 
     def repeated(self, at_least, **facts):
-        """Ends a rhythm that was late so many times: the longest is the hang, the others are alike."""
+        """Ends a rhythm that was late so many times: the longest is the hang."""
         slow = [each for each in self.slow() if each["to"] <= self.stage.recording_to_ns]
         if len(slow) < at_least:
             raise DidNotHang(f"it was late {len(slow)} times")
@@ -154,7 +154,7 @@ class Errand(Actor):
         return Truth(self.who, self.began, self.result()["to"], **facts)
 
     def unfinished(self, **facts):
-        """Of an errand that has not ended: it hangs until the end of the recording, and after that."""
+        """Of an errand that has not ended: it hangs until the end of the recording."""
         if select.select([self.process.stdout], [], [], 0)[0]:
             raise DidNotHang("it has ended")
         return Truth(self.who, self.began, self.stage.recording_to_ns, **facts)

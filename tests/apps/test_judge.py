@@ -87,7 +87,8 @@ class Judge(unittest.TestCase):
         self.assertEqual((verdict.unasked, verdict.rank, verdict.other_stalls), (True, 1, 0))
         self.assertFalse(judge(TRUTH, LOCK, answer(later), answer()).unasked)
         wrong = later | {"cause": stall(culprit=SERVER)["cause"]}
-        self.assertTrue(judge(again, LOCK, answer(stall(), wrong), answer(stall())).confidently_wrong)
+        verdict = judge(again, LOCK, answer(stall(), wrong), answer(stall()))
+        self.assertTrue(verdict.unasked and verdict.confidently_wrong)
 
     def test_a_wrong_culprit_is_confidently_wrong_only_if_direct(self):
         for evidence, wrong in (("direct", True), ("inferred", False)):

@@ -1,5 +1,6 @@
-"""Programs that do one thing in all of the recording, and that takes long: scripts that run a command, and
-programs that import, lock or ask something. What they do before and after has no rhythm."""
+"""Programs that do one thing in all of the recording, and that takes long: scripts that run a
+command, and programs that import, lock or ask something. What they do before and after has no
+rhythm."""
 
 import contextlib
 import importlib
@@ -11,7 +12,7 @@ import sys
 import time
 
 import programs.postgres as postgres
-from hang import Who, hang
+from hang import DidNotHang, Who, hang
 from programs.languages import go_server
 from programs.shell import LZMA, numbers
 from programs.servers import write_script
@@ -34,7 +35,8 @@ def runs(argv, cwd=None, **settings):
 
 
 def started(pid, name):
-    """The processes that a program has started: those of this name, once there is one, and the rest."""
+    """The processes that a program has started: those of this name, once there is one, and the
+    rest."""
 
     def look():
         # Processes come and go meanwhile.
@@ -154,7 +156,7 @@ function drawIcons(seconds) {
     for (let n = 0; n < 10000; n++) pixels = (pixels * 31 + n) % 1000003;
   return pixels;
 }
-drawIcons(1.6);
+drawIcons(2.2);
 """
 
 
@@ -204,7 +206,10 @@ def curl_script_of_socat(stage):
         return script.truth(culprits=report, others=[Who(server.pid), *others, *curl])
 
 
-@hang("Java", [r"priceArticle|putTogether|FutureTask|LockSupport|\b[pP]ark"], needs=["java", "javac"])
+PRICING = r"priceArticle|putTogether|FutureTask|LockSupport|\b[pP]ark"
+
+
+@hang("Java", [PRICING], needs=["java", "javac"])
 def java_waits_for_pool_once(stage):
     """A program starts a pool, and waits for all its tasks, one of which computes for long."""
     classes = stage.subfolder("classes")
@@ -218,9 +223,9 @@ def java_waits_for_pool_once(stage):
 
 def pool_thread(pid, name):
     """A thread that is about to start; None if it has not."""
-    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    names = [(task / "comm").read_text().strip() for task in tasks]
-    return thread_of(pid, name) if name in names else None
+    with contextlib.suppress(DidNotHang, OSError):
+        return thread_of(pid, name)
+    return None
 
 
 GLYPHS = """

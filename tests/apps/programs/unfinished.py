@@ -1,5 +1,5 @@
-"""Hangs that have not ended when the recording ends: nobody has woken the victim yet, and what it waits
-for is still there."""
+"""Hangs that have not ended when the recording ends: nobody has woken the victim yet, and what it
+waits for is still there."""
 
 import os
 import signal
@@ -19,19 +19,23 @@ from stage import HERE, free_port, thread_of, until
 FOR_GOOD = 60
 
 
-def keeps_row(port):
+def keeps_row(port, seconds=FOR_GOOD):
     """A client that has gone away from its desk in the midst of a transaction."""
     connection = postgres.connect(port)
 
     def leave_desk():
         connection.run("begin")
         connection.run("update accounts set amount = 0 where id = 7")
-        time.sleep(FOR_GOOD)
+        time.sleep(seconds)
+        connection.run("commit")
 
     return leave_desk, postgres.backend_of(connection)
 
 
-@hang("PostgreSQL", [*postgres.LOCKS, rf"leave_desk|{SLEEPS}"], lock=True, needs=[*postgres.NEEDS, "psql"])
+LEAVES = [*postgres.LOCKS, rf"leave_desk|{SLEEPS}"]
+
+
+@hang("PostgreSQL", LEAVES, lock=True, needs=[*postgres.NEEDS, "psql"])
 def psql_waits_for_row(stage):
     """psql still waits for a row that a transaction has locked."""
     port = postgres.server(stage)
@@ -171,6 +175,7 @@ def git_push_hook_for_good(stage):
     """git push waits for a hook at the other side, which does not end."""
     origin, copy = stage.folder / "origin.git", stage.folder / "copy"
     stage.run("git", "init", "--quiet", "--bare", origin)
+    (origin / "hooks").mkdir(exist_ok=True)
     write_script(origin / "hooks/pre-receive", HOOK)
     stage.run("git", "init", "--quiet", copy)
     git = ["git", "-C", copy, "-c", "user.name=a", "-c", "user.email=a@example.com"]

@@ -1,5 +1,5 @@
-// Sends one invoice, when a line is on standard input, and waits for its number. Other work before and
-// after. process.hrtime is CLOCK_MONOTONIC.
+// Sends one invoice, when a line is on standard input, and waits for its number. It has other work
+// before and after. process.hrtime is CLOCK_MONOTONIC.
 "use strict";
 const fs = require("node:fs");
 
