@@ -2,9 +2,10 @@
 server, a database, a bus, a pipe, a lock, a file system. To blame is whoever comes last."""
 
 import concurrent.futures
+import http.server
 import os
-import socket
 import shutil
+import socket
 import threading
 import time
 
@@ -36,7 +37,7 @@ def shop(port, database):
         connection.run("update accounts set amount = amount + 1 where id = 7")
         return b"bought"
 
-    web.serve(port, buy)
+    web.serve(port, buy, http.server.ThreadingHTTPServer)
     return lambda: None, postgres.backend_of(connection)
 
 
@@ -230,7 +231,7 @@ def library(port, folder):
         os.close(handle)
         return page
 
-    web.serve(port, read_page)
+    web.serve(port, read_page, http.server.ThreadingHTTPServer)
     return lambda: None
 
 
