@@ -37,6 +37,8 @@ class Truth:
     culprits: list[Who] = dataclasses.field(default_factory=list)
     # Threads that waited on behalf of the victim: to find their hang is to find this one.
     others: list[Who] = dataclasses.field(default_factory=list)
+    # Other times at which the same happened to the victim: to find one of them is to find the hang.
+    again: list[list[int]] = dataclasses.field(default_factory=list)
     # The path of the control group whose quota is to blame.
     quota: str | None = None
     # Whether a disk is to blame.

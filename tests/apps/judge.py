@@ -141,21 +141,37 @@ def place(truth, stalls):
     return min(within) if within and cover(truth, stalls) else 0
 
 
+def occurrences(truth):
+    """The truth for each time at which it happened, the longest first."""
+    times = [[truth["from_ns"], truth["to_ns"]], *truth.get("again", [])]
+    return [truth | {"from_ns": begin, "to_ns": end} for begin, end in times]
+
+
+def earliest(truths, stalls):
+    """The place of the first hang that these stalls cover; 0 if they cover none."""
+    return min((found for truth in truths if (found := place(truth, stalls))), default=0)
+
+
 def judge(truth, hang, unasked, asked):
     """The verdict on two answers, both from JSON: to plain `why`, and to `why` with the victim and
     the time."""
     verdict = Verdict()
-    stalls = unasked["stalls"]
-    mine = [stall for stall in stalls if is_of_this_hang(truth, stall)]
+    stalls, truths = unasked["stalls"], occurrences(truth)
+    mine = [stall for stall in stalls if any(is_of_this_hang(each, stall) for each in truths)]
     first = [stall for stall in stalls[:FIRST] if stall in mine]
     right = [stall for stall in stalls if right_culprit(truth, stall["cause"])]
-    verdict.rank = place(truth, [stall for stall in right if stall in mine])
-    verdict.culprits_rank = place(truth, [stall for stall in right if is_inside(truth, stall["victim"])])
-    verdict.unasked = cover(truth, [stall for stall in first if stall in right])
+    verdict.rank = earliest(truths, [stall for stall in right if stall in mine])
+    inside = [stall for stall in right if is_inside(truth, stall["victim"])]
+    verdict.culprits_rank = earliest(truths, inside)
+    told_first = [stall for stall in first if stall in right]
+    verdict.unasked = any(cover(each, told_first) for each in truths)
     verdict.other_stalls = len(unasked["stalls"]) - len(mine)
     answer = next(iter(asked["stalls"]), None)
-    told = [stall for stall in [*stalls, *asked["stalls"]] if involves(truth, stall)]
-    verdict.confidently_wrong = any(is_confidently_wrong(truth, stall) for stall in told)
+    all_told = [*stalls, *asked["stalls"]]
+    told = [stall for stall in all_told if any(involves(each, stall) for each in truths)]
+    verdict.confidently_wrong = any(
+        all(is_confidently_wrong(each, stall) for each in truths) for stall in told
+    )
     if hang.lock:
         verdict.lock = bool(answer) and calls_it_lock(answer)
     if hang.functions:

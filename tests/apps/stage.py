@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pwd
+import select
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ HERE = pathlib.Path(__file__).parent
 BEFORE = 3.0
 AFTER = 1.0
 PATIENCE = 30.0
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
 
 def until(what, condition, seconds=PATIENCE):
@@ -92,14 +94,16 @@ class Actor:
     def __init__(self, stage, process, name):
         self.stage = stage
         self.process = process
+        self.name = name
         self.facts = self.read()
         self.who = Who(self.facts["pid"], self.facts["tid"], name)
 
     def read(self):
         line = self.process.stdout.readline()
         if not line:
-            said = (self.stage.folder / f"{pathlib.Path(sys.executable).name}.log").read_text()
-            raise DidNotHang(f"{self.process.args[4]} ended: {said.strip().splitlines()[-1:]}")
+            program = pathlib.Path(self.process.args[0]).name
+            said = (self.stage.folder / f"{program}.log").read_text()
+            raise DidNotHang(f"{self.name} ended: {said.strip().splitlines()[-1:]}")
         return json.loads(line)
 
     def go(self):
@@ -116,14 +120,44 @@ class Actor:
         """Waits for the end of the deed."""
         return self.read()
 
-    def longest(self):
-        """Ends a rhythm; its longest operation in the recording, with its times and its result."""
+    def slow(self):
+        """Ends a rhythm; its slow operations in the recording, the longest first."""
         self.process.send_signal(signal.SIGTERM)
         began = self.stage.recording_from_ns
         slow = [operation for operation in self.read()["slow"] if operation["from"] >= began]
         if not slow:
             raise DidNotHang("nothing took 100 ms")
-        return max(slow, key=lambda operation: operation["to"] - operation["from"])
+        return sorted(slow, key=lambda operation: operation["from"] - operation["to"])
+
+    def longest(self):
+        """Ends a rhythm; its longest operation in the recording, with its times and its result."""
+        return self.slow()[0]
+
+    def repeated(self, at_least, **facts):
+        """Ends a rhythm that was late so many times: the longest is the hang."""
+        slow = [each for each in self.slow() if each["to"] <= self.stage.recording_to_ns]
+        if len(slow) < at_least:
+            raise DidNotHang(f"it was late {len(slow)} times")
+        longest, *again = ([each["from"], each["to"]] for each in slow)
+        return Truth(self.who, *longest, again=again, **facts)
+
+
+class Errand(Actor):
+    """A process that does something once; it need not be `actor.py`, if it speaks as that does."""
+
+    def go(self):
+        super().go()
+        self.began = self.read()["from"]
+
+    def truth(self, **facts):
+        """Waits for the end of the errand: this process is its victim."""
+        return Truth(self.who, self.began, self.result()["to"], **facts)
+
+    def unfinished(self, **facts):
+        """Of an errand that has not ended: it hangs until the end of the recording."""
+        if select.select([self.process.stdout], [], [], 0)[0]:
+            raise DidNotHang("it has ended")
+        return Truth(self.who, self.began, self.stage.recording_to_ns, **facts)
 
 
 class Stage:
@@ -196,9 +230,9 @@ class Stage:
 
     def actor(self, mode, function, **arguments):
         argv = [sys.executable, HERE / "actor.py", mode, function.__module__, function.__name__]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        process = self.start(*argv, json.dumps(arguments, default=str), **pipes)
-        return Actor(self, process, function.__name__)
+        process = self.start(*argv, json.dumps(arguments, default=str), **PIPES)
+        kind = Errand if mode == "errand" else Actor
+        return kind(self, process, function.__name__)
 
     def rhythm(self, function, **arguments):
         """A process that repeats an operation, and measures it."""
@@ -207,6 +241,14 @@ class Stage:
     def deed(self, function, **arguments):
         """A process that does something when told so."""
         return self.actor("deed", function, **arguments)
+
+    def errand(self, function, **arguments):
+        """A process that works in no rhythm, and does something once when told so."""
+        return self.actor("errand", function, **arguments)
+
+    def errand_of(self, *argv, **options):
+        """The same of a program of its own, whatever its language."""
+        return Errand(self, self.start(*argv, **PIPES, **options), pathlib.Path(argv[0]).name)
 
     @contextlib.contextmanager
     def recording(self, after=AFTER):

@@ -80,6 +80,16 @@ class Judge(unittest.TestCase):
         verdict = judge(TRUTH, LOCK, answer(begin, other, other, end), answer())
         self.assertEqual((verdict.unasked, verdict.rank), (False, 1))
 
+    def test_one_of_several_hangs_is_enough(self):
+        again = TRUTH | {"again": [[5000, 5900], [7000, 7800]]}
+        later = stall() | {"start_ns": 5000, "end_ns": 5900}
+        verdict = judge(again, LOCK, answer(later, stall()), answer(stall()))
+        self.assertEqual((verdict.unasked, verdict.rank, verdict.other_stalls), (True, 1, 0))
+        self.assertFalse(judge(TRUTH, LOCK, answer(later), answer()).unasked)
+        wrong = later | {"cause": stall(culprit=SERVER)["cause"]}
+        verdict = judge(again, LOCK, answer(stall(), wrong), answer(stall()))
+        self.assertTrue(verdict.unasked and verdict.confidently_wrong)
+
     def test_a_wrong_culprit_is_confidently_wrong_only_if_direct(self):
         for evidence, wrong in (("direct", True), ("inferred", False)):
             told = answer(stall(culprit=SERVER, evidence=evidence))

@@ -194,11 +194,11 @@ def mono_thread_pool(stage):
     return mails.truth([Who(mails.pid, int(tid)) for tid in tids.read_text().split()], victim=victim)
 
 
-def go_server(stage, name, *arguments, **settings):
+def go_server(stage, name, *arguments, folder=SOURCES, **settings):
     """Builds a server in Go, and starts it; its process and its port."""
     binary, port = stage.folder / name, free_port()
     environment = os.environ | {"GO111MODULE": "off"}
-    stage.run("go", "build", "-o", binary, SOURCES / f"{name}.go", env=environment)
+    stage.run("go", "build", "-o", binary, folder / f"{name}.go", env=environment)
     server = stage.start(binary, port, *arguments, env=os.environ | settings)
     until("the server", lambda: connects(port))
     return server, port

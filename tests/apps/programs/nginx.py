@@ -43,13 +43,18 @@ def proxy(stage):
     """nginx in front of an application: its port, and the two."""
     port, upstream = free_port(), free_port()
     behind = stage.deed(application, port=upstream, flag=stage.folder / "slow")
+    return port, start(stage, CONFIGURATION, port, upstream=upstream), behind
+
+
+def start(stage, configuration, port, **values):
+    """nginx with a configuration, as soon as it listens."""
     file = stage.folder / "nginx.conf"
     group = grp.getgrgid(pwd.getpwnam("nobody").pw_gid).gr_name
-    values = {"folder": stage.folder, "port": port, "upstream": upstream, "group": group}
-    file.write_text(CONFIGURATION.format(**values))
+    values |= {"folder": stage.folder, "port": port, "group": group}
+    file.write_text(configuration.format(**values))
     server = stage.start("nginx", "-p", stage.folder, "-c", file)
     until("nginx", lambda: connects(port))
-    return port, server, behind
+    return server
 
 
 @hang("nginx", [COMPUTES, r"\banswer\b"], needs=["nginx"])
