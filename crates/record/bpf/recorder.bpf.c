@@ -375,27 +375,22 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		repair(ring, cpu, now, current);
 	ring->wakings++;
 	struct task_slot *slot = slot_of(tid);
-	// Of an interrupt, whose place has nothing to do with the current thread.
-	u32 place = 0, interrupt_place = 0, known_place = 0;
+	u32 place = 0, known_place = 0;
 	bool is_long = is_new, due = is_new && wanted_wait_ns(now) <= LONG_WAITS * min_wait_ns;
 	if (slot && slot->left_ns && !slot->woken_ns) {
 		u64 blocked = now - slot->left_ns, in_all = slot->blocked_us * 1000ull + blocked;
 		slot->woken_ns = now;
+		struct task_slot *own = slot_of(current);
+		// One call gives the kernel's own threads work in many ways. On the stack of
+		// interrupts, how deep that is tells what a thread does itself from others.
+		u64 why = 0;
+		if (!own_stack)
+			why = (u16)address_of(ring, ctx);
+		else if ((task->flags | wakee->flags) & PF_KTHREAD)
+			why = place_in_kernel(ring, ctx, AT_WAKING, task);
+		place = place_of((u64)current << 32 | why, task, own ? own->python : 0);
 		forget_old_places(slot, now);
-		// What the idle thread does is an interrupt.
-		if (!own_stack && (current || is_due(in_all, false, now))) {
-			interrupt_place = place_in_interrupt(ring, ctx);
-			known_place = find_place(slot->wakers, interrupt_place);
-		}
-		if (!known_place && (current || own_stack)) {
-			struct task_slot *own = slot_of(current);
-			// One call gives the kernel's own threads work in many ways.
-			u64 why = own_stack && (task->flags | wakee->flags) & PF_KTHREAD
-					  ? place_in_kernel(ring, ctx, AT_WAKING, task)
-					  : interrupt_place;
-			place = place_of((u64)current << 32 | why, task, own ? own->python : 0);
-			known_place = find_place(slot->wakers, place);
-		}
+		known_place = find_place(slot->wakers, place);
 		due |= is_due(in_all, known_place, now);
 		slot->blocked_us = due ? 0 : in_all > MAX_BLOCKED_NS ? MAX_BLOCKED_NS / 1000 : in_all / 1000;
 		is_long |= blocked >= min_wait_ns;
@@ -408,9 +403,10 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		// An exception is no interrupt.
 		interrupt = own_stack ? by_interrupt : true;
 		spend(ring, now);
-		u32 at = by_interrupt ? interrupt_place : place;
-		if (slot && at)
-			flags |= FLAGS_OF_PLACE(remember_place(slot->wakers, &slot->next_waker, at));
+		// An interrupt can come anywhere.
+		if (slot && place && !by_interrupt)
+			flags |= FLAGS_OF_PLACE(
+				remember_place(slot->wakers, &slot->next_waker, place));
 	} else if (is_long && !known_place) {
 		ring->over_budget++;
 	}

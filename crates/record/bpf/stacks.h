@@ -621,16 +621,8 @@ __noinline int remember_kernel(struct scratch *scratch)
 	return 0;
 }
 
-// Sets which part of the stack of interrupts is in use: it begins at the end of a page, always at the
-// same one. All return addresses up to where the interrupt came in are on it.
-static __always_inline void use_interrupt_stack(struct scratch *scratch, u64 called_at)
-{
-	scratch->called_at = called_at;
-	scratch->top = (called_at | (PAGE_BYTES - 1)) + 1;
-}
-
-// What is on a kernel's stack, as a number: a hash of all words that look like addresses of code. 0 if
-// it cannot be read.
+// What is at the end of a kernel's stack, as a number: a hash of all words there that look like
+// addresses of code. 0 if it cannot be read.
 __noinline u32 hash_stack(struct scratch *scratch)
 {
 	if (!scratch || !read_kernel_words(scratch))
@@ -646,16 +638,8 @@ __noinline u32 hash_stack(struct scratch *scratch)
 	return (u32)(hash >> 32) | 1;
 }
 
-// The place of a wake-up on the stack of interrupts.
-static __always_inline u32 place_in_interrupt(struct cpu_ring *ring, void *ctx)
-{
-	u32 key = AT_WAKING;
-	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &key);
-	if (!scratch)
-		return 0;
-	use_interrupt_stack(scratch, address_of(ring, ctx));
-	return hash_stack(scratch);
-}
+// How much of a stack tells its place, in bytes.
+#define BYTES_OF_PLACE 1024
 
 // The end of a thread's stack in the kernel.
 static __always_inline u64 stack_end(struct task_struct *task)
@@ -673,6 +657,8 @@ static __always_inline u32 place_in_kernel(struct cpu_ring *ring, void *ctx, u32
 		return 0;
 	scratch->called_at = address_of(ring, ctx);
 	scratch->top = stack_end(task);
+	if (scratch->top > scratch->called_at + BYTES_OF_PLACE)
+		scratch->top = scratch->called_at + BYTES_OF_PLACE;
 	return hash_stack(scratch);
 }
 
@@ -691,12 +677,14 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 	scratch->tgid = 0;
 	scratch->flags = 0;
 	struct task_struct *task = bpf_get_current_task_btf();
+	scratch->called_at = address_of(ring, ctx);
+	// An interrupt's own stack begins at the end of a page, always at the same one. All return
+	// addresses up to where it came in are on it.
 	bool interrupt_stack = context == AT_WAKING && !is_on_own_stack(ring, ctx, task);
 	if (interrupt_stack) {
-		use_interrupt_stack(scratch, address_of(ring, ctx));
 		scratch->key = scratch->called_at;
+		scratch->top = (scratch->called_at | (PAGE_BYTES - 1)) + 1;
 	} else {
-		scratch->called_at = address_of(ring, ctx);
 		scratch->key = place ? place | (u64)(context + 1) << 32 : 0;
 		scratch->top = stack_end(task);
 	}

@@ -1,10 +1,9 @@
 """Operations that are late many times, always because of the same: a lock that is kept again and
-again, a collector, a disk, a quota, a real-time thread. Each time it is a tenth of a second or
+again, a collector, a quota, a real-time thread. Each time it is a tenth of a second or
 two."""
 
 import json
 import os
-import pathlib
 import signal
 import time
 
@@ -12,13 +11,12 @@ import programs.nginx as nginx
 import programs.postgres as postgres
 import programs.redis as redis
 import web
-from hang import DidNotHang, Missing, Truth, Who, hang
+from hang import DidNotHang, Truth, Who, hang
 from programs.java import NEEDS as JAVA
 from programs.native import Program
 from programs.once import SOURCES
 from programs.servers import SLEEPS
 from programs.shell import quota_group
-from programs.storage import MEBIBYTE, commits, disk
 from stage import children, connects, free_port, thread_of, until
 
 # How often the culprit does what it does, and how often the victim has to be late at least.
@@ -130,38 +128,6 @@ def quota_often(stage):
     truth = program.repeated(AT_LEAST, quota=path)
     stage.end(program.process)
     return truth
-
-
-def stores_pictures(path):
-    """A program that stores a picture of half a megabyte now and then."""
-
-    def store_picture():
-        with open(path, "wb", buffering=0) as file:
-            file.write(bytes(MEBIBYTE * 6 // 10))
-            os.fsync(file.fileno())
-
-    return often(store_picture, 0.2)
-
-
-WRITES = [r"store_picture|commit_entry|fsync|jbd2_|folio_wait|submit_bio"]
-
-
-@hang("ext4", WRITES, needs=["mkfs.ext4"], at_least=LATE)
-def fsync_behind_pictures(stage):
-    """A disk writes 4 MiB a second. A program stores pictures, and each time another one's small
-    entry is late. Both are to blame, the disk and who writes so much."""
-    folder = disk(stage)
-    major, minor = divmod(os.stat(folder).st_dev, 256)
-    limit = pathlib.Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
-    program = stage.rhythm(commits, path=folder / "entries")
-    other = stage.deed(stores_pictures, path=folder / "picture")
-    try:
-        limit.write_text(f"{major}:{minor} {4 * MEBIBYTE}")
-    except OSError as error:
-        raise Missing(f"the disk cannot be slowed down: {error}") from error
-    stage.closing.callback(limit.write_text, f"{major}:{minor} 0")
-    meanwhile(stage, other)
-    return program.repeated(AT_LEAST, culprits=[other.who], disk=True)
 
 
 def plays(cpu):

@@ -5,7 +5,9 @@ use super::stall::{Query, weight};
 use crate::Analysis;
 use crate::candidate::{Candidate, StallKind};
 use crate::stalls::never_victims::is_never_victim;
-use crate::stalls::{asked, candidates_of, command, in_progress, machine, ui_delay, unwanted_wait};
+use crate::stalls::{
+    asked, candidates_of, command, crowd, in_progress, machine, ui_delay, unwanted_wait,
+};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use unhitch_model::{ThreadId, Window};
@@ -73,15 +75,18 @@ fn candidates(analysis: &Analysis<'_>, query: &Query) -> Vec<Candidate> {
         query.window.is_none_or(|window| candidate.window.overlaps(window))
             && (!query.in_progress || in_progress::is_in_progress(analysis, candidate))
     };
-    let mut candidates: Vec<Candidate> = (1..analysis.timeline.threads() as u32)
+    let (candidates, rare): (Vec<_>, Vec<_>) = (1..analysis.timeline.threads() as u32)
         .into_par_iter()
         .map(ThreadId)
         .filter(|&thread| is_wanted(thread))
-        .flat_map_iter(|thread| candidates_of(analysis, thread))
-        .filter(overlaps)
-        .collect();
+        .map(|thread| candidates_of(analysis, thread))
+        .unzip();
+    let mut candidates: Vec<Candidate> =
+        candidates.into_iter().flatten().filter(overlaps).collect();
     candidates.extend(machine::find(analysis, &candidates));
     candidates.retain(unwanted_wait::is_long);
+    let crowds = crowd::find(analysis, rare.into_iter().flatten().collect()).into_iter();
+    candidates.extend(crowds.filter(overlaps));
     let commands = command::find(analysis).into_iter();
     candidates.extend(commands.filter(|command| is_wanted(command.victim)).filter(overlaps));
     let reported = ui_delay::find(analysis).into_iter();

@@ -4,7 +4,7 @@
 use super::acquisition::acquisition;
 use super::explanation::Hop;
 use super::other_end::{asked_at_end, file_server, helper_at_end, lasts_until_end};
-use super::processes::{awaited_process, who_ended};
+use super::processes::{awaited_process, who_ended, working_child};
 use super::wait_class::{class_of, kept_wait};
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::timeline::{Segment, State};
@@ -34,8 +34,8 @@ pub(super) fn ended_by(
 }
 
 /// Whom a thread waits for in a sleep that has not ended when the recording does: who owns the lock,
-/// the process whose end it waits for, who was asked for an answer, who serves the file system, or was
-/// given its work.
+/// the process whose end it waits for, who was asked for an answer, who serves the file system, was
+/// given its work, or is a child that works.
 fn awaited_at_end(
     analysis: &Analysis<'_>,
     thread: ThreadId,
@@ -49,6 +49,10 @@ fn awaited_at_end(
         .or_else(|| file_server(analysis, segment))
         .or_else(|| asked_at_end(analysis, thread, segment))
         .or_else(|| helper_at_end(analysis, thread, segment))
+        .or_else(|| match class_of(analysis, segment) {
+            WaitClass::Ipc | WaitClass::Condition => working_child(analysis, thread, segment),
+            _ => None,
+        })
 }
 
 /// Who sent the signal that interrupted a sleep. What the thread waited for had not happened then.

@@ -22,20 +22,35 @@ pub(super) fn awaited_process(
     if let Some(pid) = kept_wait(analysis, sleep).and_then(named_process) {
         return threads.at(pid, end);
     }
-    let own = threads.process_of(thread).pid;
-    let alive = |leader: ThreadId| analysis.timeline.life(leader).end >= end;
-    let children = threads.processes().map(|(_, process)| process);
-    let children = children.filter(|process| process.parent_pid == Some(own));
-    let mut children: Vec<ThreadId> =
-        children.map(|process| process.leader).filter(|leader| alive(*leader)).collect();
-    if children.len() > 1 {
-        let since = Window::new(began(analysis, sleep), sleep.window.end);
-        children.retain(|child| works_mostly(analysis, *child, since, MAX_ASKED));
-    }
-    match children[..] {
+    match children(analysis, thread)[..] {
         [only] => Some(only),
-        _ => None,
+        _ => working_child(analysis, thread, sleep),
     }
+}
+
+/// The only process that a thread's process started and that did not itself wait for requests in this
+/// sleep: whoever reads what a child writes, or waits for a thread that does, may not wait for its end.
+pub(super) fn working_child(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    sleep: &Segment,
+) -> Option<ThreadId> {
+    let since = Window::new(began(analysis, sleep), sleep.window.end);
+    let works = |child: &ThreadId| works_mostly(analysis, *child, since, MAX_ASKED);
+    let mut working = children(analysis, thread).into_iter().filter(works);
+    let only = working.next()?;
+    working.next().is_none().then_some(only)
+}
+
+/// The processes that the process of `thread` started, and that live when the recording ends, by their
+/// first threads.
+fn children(analysis: &Analysis<'_>, thread: ThreadId) -> Vec<ThreadId> {
+    let (threads, end) = (&analysis.trace.threads, analysis.timeline.window().end);
+    let own = threads.process_of(thread).pid;
+    let all = threads.processes().map(|(_, process)| process);
+    let started = all.filter(|process| process.parent_pid == Some(own));
+    let leaders = started.map(|process| process.leader);
+    leaders.filter(|leader| analysis.timeline.life(*leader).end >= end).collect()
 }
 
 /// The process that the call names, if it does not wait for any.

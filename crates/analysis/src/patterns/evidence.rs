@@ -129,12 +129,13 @@ impl Case<'_> {
             ),
             WeakKind::Asked if hop.class == WaitClass::Condition => sentence!(
                 "the recording ends before {} goes on; it is inferred that it waits for {}, the \
-                 thread of its process that works meanwhile",
+                 thread of its process, or the child, that works meanwhile",
                 sleeper,
                 self.name(hop.by)
             ),
             WeakKind::Asked => sentence!(
-                "the recording ends before {} has its answer; {} was asked, or answered it before",
+                "the recording ends before {} has its answer; {} was asked, answered before, or is \
+                 its child",
                 sleeper,
                 self.name(hop.by)
             ),

@@ -9,6 +9,7 @@ pub(crate) mod asked;
 mod busy;
 pub(crate) mod command;
 mod cpu_starvation;
+pub(crate) mod crowd;
 mod event_loop;
 pub(crate) mod excuse;
 pub(crate) mod in_progress;
@@ -21,18 +22,18 @@ mod thread_view;
 pub(crate) mod ui_delay;
 pub(crate) mod unwanted_wait;
 
-use crate::Analysis;
 use crate::candidate::Candidate;
 use crate::explain::operations;
 pub use crate::family::descendants;
+use crate::{Analysis, Operation};
 pub use thread_view::ThreadView;
 use unhitch_model::ThreadId;
 
 /// Finds the candidates of one kind in one thread's time.
 pub type Finder = fn(&Analysis<'_>, &ThreadView<'_>, &mut Vec<Candidate>);
 
-/// The registry of finders that look at one thread; [`command`] looks at processes, [`machine`] at
-/// what they all found, [`ui_delay`] at what Windows or
+/// The registry of finders that look at one thread; [`command`] and [`crowd`] look at processes,
+/// [`machine`] at what they all found, [`ui_delay`] at what Windows or
 /// the agent reported.
 pub const FINDERS: &[Finder] = &[
     lock_starvation::find,
@@ -43,8 +44,11 @@ pub const FINDERS: &[Finder] = &[
     input::find,
 ];
 
-/// The candidates of one thread.
-pub(crate) fn candidates_of(analysis: &Analysis<'_>, thread: ThreadId) -> Vec<Candidate> {
+/// The candidates of one thread, and waits that may be some beside those of its process.
+pub(crate) fn candidates_of(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+) -> (Vec<Candidate>, Vec<Operation>) {
     let segments = analysis.segments(thread, analysis.timeline.window());
     let operations = operations(analysis, thread, &segments);
     let view = ThreadView {
@@ -55,5 +59,5 @@ pub(crate) fn candidates_of(analysis: &Analysis<'_>, thread: ThreadId) -> Vec<Ca
     };
     let mut found = Vec::new();
     FINDERS.iter().for_each(|find| find(analysis, &view, &mut found));
-    found
+    (found, crowd::rare_waits(analysis, &view))
 }

@@ -15,11 +15,11 @@ use std::cmp::Reverse;
 use unhitch_model::{ThreadId, Time, Window};
 
 /// Minimum cycles before a break: with fewer, there is no rhythm.
-const MIN_CYCLES: usize = 8;
+pub(super) const MIN_CYCLES: usize = 8;
 /// A cycle breaks the rhythm when it is this many times as long as nine in ten of them.
-const BREAK_FACTOR: u64 = 8;
+pub(super) const BREAK_FACTOR: u64 = 8;
 /// Minimum length of a break, nanoseconds: shorter ones go unnoticed.
-const MIN_BREAK_NS: u64 = 100_000_000;
+pub(super) const MIN_BREAK_NS: u64 = 100_000_000;
 /// Maximum breaks of one thread, the longest first.
 pub(super) const MAX_BREAKS: usize = 8;
 
