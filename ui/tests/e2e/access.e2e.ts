@@ -62,6 +62,17 @@ describe.skipIf(skipReason("access") !== null)("access", () => {
     expect(await axeFindings(page)).toEqual([]);
   });
 
+  test("the box of a drag has no serious finding, and its Compare leads on", async () => {
+    const address = new URL(page.url());
+    address.searchParams.set("swept", "3,4");
+    await page.goto(address.href);
+    await page.waitForSelector("[data-swept] ~ [data-swept]");
+    expect(await axeFindings(page)).toEqual([]);
+    await page.getByRole("button", { name: "Compare", exact: true }).click();
+    await page.waitForSelector("[data-compare='2']");
+    expect(await page.locator(".tl-swept").count()).toBe(0);
+  });
+
   test("the list of traces has no serious finding", async () => {
     await page.goto(new URL("/", bed.address).href);
     await page.waitForSelector("[data-trace]");
