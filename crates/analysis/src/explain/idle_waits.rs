@@ -5,17 +5,13 @@
 //! the event had been woken by this thread, and the chain leads back here by itself.
 
 use super::owners::ended_by;
-use super::timed_waits::timed_out;
+use super::timed_waits::{BUSY, timed_out};
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::WaitClass;
 use crate::stacks::classes::WakeContext;
 use crate::timeline::{Segment, State};
 use unhitch_model::{ThreadId, Time, Window};
-
-/// A wait for the event goes back over those before it as long as the loop did something else for at
-/// most one part in this many of the time since.
-pub(super) const BUSY: u64 = 8;
 
 /// A kernel worker is shared: before it was given the work that mattered, it rested or did what others
 /// had given to it. So all of that is a wait for whoever gave it that work. False for other threads,

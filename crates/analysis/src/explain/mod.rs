@@ -6,6 +6,8 @@
 //! and their ends strictly decrease, so it ends, and the pieces sum to the window.
 
 mod acquisition;
+mod asked;
+mod awaited;
 mod chain;
 mod explanation;
 mod idle_waits;
@@ -35,8 +37,9 @@ use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
 use acquisition::acquisition;
+pub(crate) use asked::asked_at_end;
+pub(crate) use awaited::owned_at_end;
 use idle_waits::join_idle_waits;
-pub(crate) use owners::owned_at_end;
 pub(crate) use owners::signalled_by;
 use owners::{ended_by, released_by_owner};
 use runner::runner_of;

@@ -1,6 +1,6 @@
 //! Waits for the end of a process: whose end, and which of its threads ended it.
 
-use super::other_end::{MAX_ASKED, began, works_mostly};
+use super::asked::{MAX_ASKED, began, works_mostly};
 use super::wait_class::{class_of, kept_wait};
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};

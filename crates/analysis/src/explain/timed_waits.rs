@@ -4,9 +4,8 @@
 //! *Why:* the timer of such a wait ends nothing, so it is never the cause. Whoever let the thread
 //! go on in the end ended the whole wait.
 
-use super::idle_waits::BUSY;
+use super::asked::lasts_until_end;
 use super::operations::{LONGEST_LOOK_NS, LOOK_NS, woke_someone, woke_someone_of};
-use super::other_end::lasts_until_end;
 use super::owners::ended_by;
 use super::wait_class::class_of;
 use crate::Analysis;
@@ -14,6 +13,9 @@ use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
 use unhitch_model::{ThreadId, Time, Window};
 
+/// A wait for an event goes back over those before it as long as the loop did something else for at
+/// most one part in this many of the time since.
+pub(super) const BUSY: u64 = 8;
 /// Maximum wake-ups by a thread that are looked through for the one with which it asked.
 const MAX_WAKES_BACK: usize = 64;
 

@@ -7,8 +7,7 @@
 
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
-use crate::explain::class_of;
-use crate::explain::other_end::asked_at_end;
+use crate::explain::{asked_at_end, class_of};
 use crate::{Analysis, Operation, Segment, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;

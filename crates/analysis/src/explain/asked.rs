@@ -1,0 +1,157 @@
+//! Who works on what a thread asked for, in a sleep that has not ended when the recording does.
+
+use super::other_end::{descriptor, only_peer};
+use super::wait_class::class_of;
+use crate::timeline::{Segment, State};
+use crate::{Analysis, WaitClass};
+use unhitch_model::{ProcessId, ThreadId, Time, Window};
+
+/// How long before a sleep its thread woke the one that it asked, at most, nanoseconds.
+const MAX_BEFORE_NS: u64 = 10_000_000;
+/// How long before a sleep one for the same ended, at most, nanoseconds.
+const MAX_BACK_NS: u64 = 10_000_000_000;
+/// Maximum threads that ask each other in turn.
+pub(super) const MAX_ASKED: usize = 8;
+
+/// Who works on what a thread asked for, in a sleep that has not ended when the recording does: of
+/// the only process at the other end, the thread that it woke last before it slept. One that rests
+/// has answered, or nobody asked it.
+pub(crate) fn asked_at_end(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    sleep: &Segment,
+) -> Option<ThreadId> {
+    asked(analysis, thread, sleep, MAX_ASKED)
+}
+
+/// The same for a chain of `most` threads at most, each of which asked the next.
+fn asked(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    sleep: &Segment,
+    most: usize,
+) -> Option<ThreadId> {
+    if most == 0 || !lasts_until_end(analysis, thread, sleep) {
+        return None;
+    }
+    let process = |thread: ThreadId| analysis.trace.threads.get(thread).process;
+    let since = Window::new(began(analysis, sleep), sleep.window.end);
+    let before = || answered_before(analysis, thread, sleep);
+    let asked = match (descriptor(analysis, sleep), class_of(analysis, sleep)) {
+        (Some(_), _) => {
+            let peer = only_peer(analysis, thread, sleep).or_else(before)?;
+            // It may be too busy to have been woken.
+            last_woken(analysis, thread, sleep, |woken| process(woken) == process(peer))
+                .filter(|woken| *woken != thread)
+                .or_else(|| only_worker(analysis, process(peer), since, most))
+        }
+        // It waits for any of several, such as in poll(2).
+        (None, WaitClass::Network | WaitClass::Ipc | WaitClass::Idle) => {
+            last_woken(analysis, thread, sleep, |woken| process(woken) != process(thread))
+                .filter(|woken| analysis.contacts().are_mutual(analysis.trace, thread, *woken))
+                .or_else(before)
+        }
+        (None, _) => None,
+    };
+    asked.filter(|asked| *asked != thread && works_mostly(analysis, *asked, since, most))
+}
+
+/// Who ended the last wait of a thread before `sleep` for the same: on the same descriptor, of which
+/// several processes may have the other end; where the descriptor is not known, of the same class, by
+/// another process.
+fn answered_before(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -> Option<ThreadId> {
+    let trace = analysis.trace;
+    let on = descriptor(analysis, sleep).map(|(_, on)| (on.kind, on.inode));
+    let class = class_of(analysis, sleep);
+    let is_same = |earlier: &Segment| match on {
+        Some(_) => descriptor(analysis, earlier).map(|(_, on)| (on.kind, on.inode)) == on,
+        None => class_of(analysis, earlier) == class,
+    };
+    let began = began(analysis, sleep);
+    let before = analysis.segments(thread, Window::new(began.minus(MAX_BACK_NS), began));
+    let earlier = before
+        .iter()
+        .rfind(|earlier| matches!(earlier.state, State::Sleeping(_)) && is_same(earlier))?;
+    let wake = earlier.wake.filter(|wake| analysis.stacks.is_by_task(trace, *wake))?;
+    let by = trace.wakings.waker[wake];
+    let process = |thread: ThreadId| trace.threads.get(thread).process;
+    let is_peer = if on.is_some() { by != thread } else { process(by) != process(thread) };
+    is_peer.then_some(by)
+}
+
+/// The only thread of a process that did not wait for requests for most of `window`. *Why not a whole
+/// chain of who asked whom from each:* in two crowds that ask each other, there would be millions.
+pub(super) fn only_worker(
+    analysis: &Analysis<'_>,
+    process: ProcessId,
+    window: Window,
+    most: usize,
+) -> Option<ThreadId> {
+    const MOST: usize = 2;
+    let most = most.min(MOST);
+    let all = (1..analysis.timeline.threads() as u32).map(ThreadId);
+    let mut workers = all
+        .filter(|thread| analysis.trace.threads.get(*thread).process == process)
+        .filter(|thread| works_mostly(analysis, *thread, window, most));
+    let only = workers.next()?;
+    workers.next().is_none().then_some(only)
+}
+
+/// True for a sleep that has not ended when the recording does.
+pub(super) fn lasts_until_end(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -> bool {
+    let ended = || analysis.timeline.end_of_sleep(analysis.trace, thread, sleep);
+    sleep.wake.is_none() && ended() >= analysis.timeline.window().end
+}
+
+/// When a sleep began, even if that was before the window that it was cut to.
+pub(super) fn began(analysis: &Analysis<'_>, sleep: &Segment) -> Time {
+    sleep.left(analysis.trace).unwrap_or(sleep.window.start)
+}
+
+/// The thread that `thread` woke last before it slept, of those that `select` accepts.
+pub(super) fn last_woken(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    sleep: &Segment,
+    select: impl Fn(ThreadId) -> bool,
+) -> Option<ThreadId> {
+    let trace = analysis.trace;
+    let began = began(analysis, sleep);
+    let before = Window::new(began.minus(MAX_BEFORE_NS), began.plus(1));
+    let woken = analysis.issued(thread, before).iter().rev();
+    let mut woken = woken.map(|waking| trace.wakings.wakee[*waking as usize]);
+    woken.find(|wakee| select(*wakee))
+}
+
+/// True if `thread` did not wait for requests for most of `window`, as far as is known.
+pub(super) fn works_mostly(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    window: Window,
+    most: usize,
+) -> bool {
+    let mut worked_ns = 0;
+    analysis.timeline.each_segment(analysis.trace, thread, window, &mut |segment| {
+        if works(analysis, thread, &segment, most) {
+            worked_ns += segment.window.duration_ns();
+        }
+    });
+    worked_ns * 2 > window.duration_ns()
+}
+
+/// True unless the thread waits for requests, as far as is known.
+fn works(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment, most: usize) -> bool {
+    match segment.state {
+        State::Ran | State::Runnable { .. } => true,
+        State::Unknown => false,
+        State::Sleeping(_) => match class_of(analysis, segment) {
+            WaitClass::Lock => true,
+            _ if analysis.stacks.is_pump(segment.wait_stack(analysis.trace)) => false,
+            WaitClass::Idle | WaitClass::KernelIdle => false,
+            WaitClass::Network | WaitClass::Ipc | WaitClass::Condition | WaitClass::Unknown => {
+                asked(analysis, thread, segment, most.saturating_sub(1)).is_some()
+            }
+            _ => true,
+        },
+    }
+}
