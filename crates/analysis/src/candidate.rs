@@ -25,8 +25,7 @@ pub enum StallKind {
     Input,
     /// A cycle of a thread that was far longer than its others at that place.
     Rhythm,
-    /// A process that began and ended during the recording, and was kept waiting for most of its
-    /// life.
+    /// A process that began during the recording, and was kept waiting for most of its life.
     Command,
     /// A window that the query names.
     Mark,
