@@ -19,8 +19,6 @@ typedef __s64 s64;
 #define PF_KTHREAD 0x00200000
 #define PAGE_BYTES 4096
 #define KERNEL_STACK_BYTES 16384
-// The upper 33 bits of the addresses of the kernel's and its modules' code.
-#define KERNEL_CODE 0x1ffffffffull
 // `cs` of a 64-bit program.
 #define USER_CS 0x33
 

@@ -22,7 +22,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 // -------------------------------------------------------------------------------- the threads
 
-// Where a thread entered the kernel, and `why`. Two waits of a thread that agree in it have the
+// Where `current` entered the kernel, and `why`. Two waits of a thread that agree in it have the
 // same stack, as far as has been seen (docs/recording.md). How deep in the kernel's stack they are
 // says nothing: the kernel shifts that at random at each system call.
 static __always_inline u32 place_of(u64 why, struct task_struct *task, u64 python)
@@ -235,12 +235,7 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 			slot->queued_ns = 0;
 			slot->left_ns = now;
 			slot->context = address_of(ring, ctx);
-			// One call waits for disks in many ways, and a thread of the kernel comes from
-			// no call.
-			u64 why = prev->flags & PF_KTHREAD || state == DISK_SLEEP
-					  ? place_in_kernel(ring, ctx, AT_EXIT, prev)
-					  : caller_of_schedule(slot->context);
-			slot->place = place_of(why, prev, slot->python);
+			slot->place = place_of(caller_of_schedule(slot->context), prev, slot->python);
 			forget_old_places(slot, now);
 			known_place = find_place(slot->waits, slot->place);
 			if (!(prev->flags & PF_KTHREAD))
@@ -381,14 +376,7 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		u64 blocked = now - slot->left_ns, in_all = slot->blocked_us * 1000ull + blocked;
 		slot->woken_ns = now;
 		struct task_slot *own = slot_of(current);
-		// One call gives the kernel's own threads work in many ways. On the stack of
-		// interrupts, how deep that is tells what a thread does itself from others.
-		u64 why = 0;
-		if (!own_stack)
-			why = (u16)address_of(ring, ctx);
-		else if ((task->flags | wakee->flags) & PF_KTHREAD)
-			why = place_in_kernel(ring, ctx, AT_WAKING, task);
-		place = place_of((u64)current << 32 | why, task, own ? own->python : 0);
+		place = place_of(current, task, own ? own->python : 0);
 		forget_old_places(slot, now);
 		known_place = find_place(slot->wakers, place);
 		due |= is_due(in_all, known_place, now);

@@ -621,47 +621,6 @@ __noinline int remember_kernel(struct scratch *scratch)
 	return 0;
 }
 
-// What is at the end of a kernel's stack, as a number: a hash of all words there that look like
-// addresses of code. 0 if it cannot be read.
-__noinline u32 hash_stack(struct scratch *scratch)
-{
-	if (!scratch || !read_kernel_words(scratch))
-		return 0;
-	u64 hash = 0;
-	for (u32 i = 0; i < KERNEL_WORDS; i++) {
-		if (i * 8 >= scratch->words_len)
-			break;
-		u64 word = scratch->words[i];
-		if (word >> 31 == KERNEL_CODE)
-			hash = (hash ^ word) * 0xff51afd7ed558ccdull;
-	}
-	return (u32)(hash >> 32) | 1;
-}
-
-// How much of a stack tells its place, in bytes.
-#define BYTES_OF_PLACE 1024
-
-// The end of a thread's stack in the kernel.
-static __always_inline u64 stack_end(struct task_struct *task)
-{
-	return task->flags & PF_KTHREAD ? (u64)task->stack + KERNEL_STACK_BYTES
-					: (u64)bpf_task_pt_regs(task);
-}
-
-// The place in the kernel of the current thread, or of the one that leaves.
-static __always_inline u32 place_in_kernel(struct cpu_ring *ring, void *ctx, u32 context,
-					   struct task_struct *task)
-{
-	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &context);
-	if (!scratch)
-		return 0;
-	scratch->called_at = address_of(ring, ctx);
-	scratch->top = stack_end(task);
-	if (scratch->top > scratch->called_at + BYTES_OF_PLACE)
-		scratch->top = scratch->called_at + BYTES_OF_PLACE;
-	return hash_stack(scratch);
-}
-
 // The kernel's and the user's stack of the current thread. Returns true if an interrupt called,
 // which has nothing to do with that thread.
 static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u64 now,
@@ -686,7 +645,8 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 		scratch->top = (scratch->called_at | (PAGE_BYTES - 1)) + 1;
 	} else {
 		scratch->key = place ? place | (u64)(context + 1) << 32 : 0;
-		scratch->top = stack_end(task);
+		scratch->top = task->flags & PF_KTHREAD ? (u64)task->stack + KERNEL_STACK_BYTES
+							: (u64)bpf_task_pt_regs(task);
 	}
 	u64 expected = 0;
 	bool cached = take_cached_kernel(scratch), in_interrupt = cached && interrupt_stack;
