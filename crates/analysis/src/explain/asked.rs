@@ -14,8 +14,9 @@ const MAX_BACK_NS: u64 = 10_000_000_000;
 pub(super) const MAX_ASKED: usize = 8;
 
 /// Who works on what a thread asked for, in a sleep that has not ended when the recording does: of
-/// the only process at the other end, the thread that it woke last before it slept. One that rests
-/// has answered, or nobody asked it.
+/// the process at the other end, the thread that it woke last before it slept, or the only one that
+/// works; where the descriptor is not known, the process that it woke last, or that answered before.
+/// One that rests has answered, or nobody asked it.
 pub(crate) fn asked_at_end(
     analysis: &Analysis<'_>,
     thread: ThreadId,
