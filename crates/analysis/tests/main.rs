@@ -4,6 +4,7 @@
 #[path = "../examples/big/trace.rs"]
 mod big;
 mod cpu_starvation;
+mod crowds;
 mod diff;
 mod ends_of_waits;
 mod event_loops;

@@ -1,21 +1,23 @@
-//! Waits for replies by threads that are too many to have a rhythm each: the thread of a pool waits
-//! there a few times only, and all of them together often. One that takes far longer than theirs did
-//! before is a break in their rhythm.
+//! Waits for replies by threads that are too many to have a rhythm each: the thread of a pool comes
+//! back to a place a few times only, and all of them together often. One that waits for far longer
+//! than they usually stay away is a break in their rhythm.
 //!
-//! *Why only replies:* who waits for work waits as long as there is none.
+//! *Why only replies:* who waits for work waits as long as there is none. *Why not how long replies
+//! usually take:* stacks of short waits are not recorded, so that the usual reply has no place.
 
-use super::rhythm::{BREAK_FACTOR, MIN_BREAK_NS, MIN_CYCLES};
+use super::rhythm::{BREAK_FACTOR, MIN_BREAK_NS, MIN_CYCLES, sleeps};
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
-use crate::explain::operations;
 use crate::{Analysis, Operation, WaitClass};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::{ProcessId, ThreadId, Time};
+use unhitch_model::{ProcessId, ThreadId, Time, Window};
 
-/// Minimum waits before one that tell how long they usually are.
+/// Minimum absences before a wait that tell how long they usually are.
 const MIN_USUAL: usize = 20;
+/// Maximum places that a thread came from, the last first.
+const MAX_BEFORE: usize = 4;
 /// Maximum waits of one place of a process, the longest first.
 const MAX_OF_PLACE: usize = 8;
 
@@ -59,31 +61,25 @@ fn of_process(analysis: &Analysis<'_>, mut rare: Vec<Operation>) -> Vec<Candidat
     let Some(first) = rare.first() else { return Vec::new() };
     let of = |thread: ThreadId| analysis.trace.threads.get(thread).process;
     let process = of(first.thread);
-    // When the waits at each place ended, and how long they were.
-    let mut usual: FxHashMap<u64, Vec<(Time, u64)>> =
-        rare.iter().map(|wait| (wait.signature, Vec::new())).collect();
+    rare.sort_by_key(|wait| (Reverse(wait.window.duration_ns()), wait.thread));
+    let from: Vec<Vec<u64>> = rare.iter().map(|wait| places_before(analysis, wait)).collect();
+    let mut absences: FxHashMap<u64, Vec<Absence>> =
+        from.iter().flatten().map(|place| (*place, Vec::new())).collect();
     let threads = (1..analysis.timeline.threads() as u32).map(ThreadId);
     for thread in threads.filter(|thread| of(*thread) == process) {
-        let segments = analysis.segments(thread, analysis.timeline.window());
-        for wait in operations(analysis, thread, &segments) {
-            if let Some(list) = usual.get_mut(&wait.signature).filter(|_| !wait.open) {
-                list.push((wait.window.end, wait.window.duration_ns()));
+        add_absences(analysis, thread, &mut absences);
+    }
+    let mut left: FxHashMap<u64, usize> = FxHashMap::default();
+    let mut found = Vec::new();
+    for (wait, from) in rare.into_iter().zip(from) {
+        if from.iter().any(|place| is_break(&wait, &absences[place])) {
+            let count = left.entry(wait.signature).or_default();
+            *count += 1;
+            if *count <= MAX_OF_PLACE {
+                found.push(wait);
             }
         }
     }
-    rare.sort_by_key(|wait| (Reverse(wait.window.duration_ns()), wait.thread));
-    let mut left: FxHashMap<u64, usize> = FxHashMap::default();
-    rare.retain(|operation| {
-        let began = operation.window.start;
-        let before = usual[&operation.signature].iter().filter(|(ended, _)| *ended <= began);
-        let before: Vec<u64> = before.map(|(_, ns)| *ns).collect();
-        let limit_ns = operation.window.duration_ns() / BREAK_FACTOR;
-        let short = before.iter().filter(|ns| **ns <= limit_ns).count();
-        let count = left.entry(operation.signature).or_default();
-        let is_break = before.len() >= MIN_USUAL && short * 10 >= before.len() * 9;
-        *count += usize::from(is_break);
-        is_break && *count <= MAX_OF_PLACE
-    });
     let candidate = |wait: Operation| Candidate {
         kind: StallKind::Rhythm,
         victim: wait.thread,
@@ -92,5 +88,53 @@ fn of_process(analysis: &Analysis<'_>, mut rare: Vec<Operation>) -> Vec<Candidat
         event_loop: false,
         machine: None,
     };
-    rare.into_iter().map(candidate).collect()
+    found.into_iter().map(candidate).collect()
+}
+
+/// The time from a thread's sleep at a place to its next one there.
+struct Absence {
+    end: Time,
+    ns: u64,
+}
+
+/// The places where the thread slept last before a wait.
+fn places_before(analysis: &Analysis<'_>, wait: &Operation) -> Vec<u64> {
+    let past = Window::new(analysis.timeline.window().start, wait.window.start);
+    let segments = analysis.segments(wait.thread, past);
+    let mut places = Vec::new();
+    for place in sleeps(analysis, &segments).iter().rev().map(|sleep| sleep.signature) {
+        if place != 0 && place != wait.signature && !places.contains(&place) {
+            places.push(place);
+        }
+        if places.len() == MAX_BEFORE {
+            break;
+        }
+    }
+    places
+}
+
+/// Adds the absences of a thread from the places that are keys.
+fn add_absences(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    absences: &mut FxHashMap<u64, Vec<Absence>>,
+) {
+    let segments = analysis.segments(thread, analysis.timeline.window());
+    let mut left: FxHashMap<u64, Time> = FxHashMap::default();
+    for sleep in sleeps(analysis, &segments) {
+        let Some(list) = absences.get_mut(&sleep.signature) else { continue };
+        let Window { start, end } = sleep.segment.window;
+        if let Some(since) = left.insert(sleep.signature, end) {
+            list.push(Absence { end: start, ns: start.since(since) });
+        }
+    }
+}
+
+/// True if nine in ten absences before the wait are far shorter than it.
+fn is_break(wait: &Operation, absences: &[Absence]) -> bool {
+    let limit_ns = wait.window.duration_ns() / BREAK_FACTOR;
+    let before = || absences.iter().filter(|absence| absence.end <= wait.window.start);
+    let (all, short) =
+        (before().count(), before().filter(|absence| absence.ns <= limit_ns).count());
+    all >= MIN_USUAL && short * 10 >= all * 9
 }

@@ -28,7 +28,7 @@ pub(super) const MAX_BREAKS: usize = 8;
 pub(super) struct Sleep<'a> {
     pub(super) segment: &'a Segment,
     /// What makes another sleep one at the same place; 0 without a stack.
-    signature: u64,
+    pub(super) signature: u64,
     /// True when the recording ends before it does.
     is_open: bool,
 }
