@@ -26,8 +26,9 @@ pub fn read_meta(path: &Path) -> Result<Option<(ContainerMeta, String)>, Error> 
         let mut begin = Vec::new();
         let read = (&file).rewind().and_then(|()| (&file).take(MAX_LEN).read_to_end(&mut begin));
         read.map_err(Error::at(path))?;
-        let zip = recover::find(&begin);
-        let zip = zip.and_then(|found| ZipArchive::new(Cursor::new(found.others)).ok());
+        let found = recover::find(&begin);
+        let zip = found.as_ref().map(|found| Cursor::new(found.others.as_slice()));
+        let zip = zip.and_then(|members| ZipArchive::new(members).ok());
         return zip.map(meta_of).transpose();
     }
     match ZipArchive::new(BufReader::new(&file)) {
@@ -90,6 +91,6 @@ pub fn read_save(path: &Path) -> Result<Option<(Option<SaveFile>, bool)>, Error>
 
 /// True for a zip with `.etl` files of Windows, as made by UIforETW and by people who send traces.
 pub fn holds_etl(path: &Path) -> bool {
-    let zip = File::open(path).ok().and_then(|file| ZipArchive::new(BufReader::new(file)).ok());
-    zip.is_some_and(|zip| !windows_traces(&zip).is_empty())
+    let Ok(file) = File::open(path) else { return false };
+    ZipArchive::new(BufReader::new(&file)).is_ok_and(|zip| !windows_traces(&zip).is_empty())
 }

@@ -20,7 +20,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
 pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
     let file = File::open(path).map_err(Error::at(path))?;
     let readers = readers_of(&file.metadata().map_err(Error::at(path))?);
-    let mut zip = directory(BufReader::new(file))?;
+    let mut zip = directory(BufReader::new(&file))?;
     let mut new = NewFile::create(path, readers, Existing::Replaced)?;
     let mut out = ZipWriter::new(&mut new);
     let written = copy(&mut zip, &mut out, notes);
@@ -48,7 +48,7 @@ fn readers_of(_about: &fs::Metadata) -> Readers {
 }
 
 fn copy(
-    zip: &mut ZipArchive<BufReader<File>>,
+    zip: &mut ZipArchive<BufReader<&File>>,
     out: &mut ZipWriter<&mut NewFile>,
     notes: &str,
 ) -> Result<(), Error> {
