@@ -21,7 +21,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, ZipWriter, result::ZipError};
+use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
 
 /// A container whose records are still being written.
 pub struct Growing {
@@ -191,7 +191,7 @@ fn first_members(members: &[(&str, &[u8])]) -> Result<(Vec<u8>, Vec<u8>), Error>
         zip.write_all(bytes).map_err(ZipError::Io)?;
     }
     let mut bytes = zip.finish()?.into_inner();
-    let at = zip::ZipArchive::new(Cursor::new(bytes.as_slice()))?.central_directory_start() as usize;
+    let at = ZipArchive::new(Cursor::new(bytes.as_slice()))?.central_directory_start() as usize;
     let mut entries = bytes.split_off(at);
     // What follows the entries is of a fixed length, as there is no comment and few members.
     entries.truncate(entries.len().saturating_sub(end_of_directory(0, 0, 0).len()));
