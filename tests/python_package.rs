@@ -113,3 +113,19 @@ fn the_packages_lock_file_has_what_our_crates_need() {
     }
     assert!(crates >= 4, "{crates}");
 }
+
+/// Everything that any package of the workspace may depend on is in its lock file; `python/` has its own.
+#[test]
+fn nothing_of_the_package_is_in_the_default_build() {
+    let packages = |lock: &str| -> Vec<String> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(lock);
+        let lock = fs::read_to_string(path).unwrap();
+        lock.lines().filter_map(|line| line.strip_prefix("name = ")).map(str::to_owned).collect()
+    };
+    let foreign = |name: &String| {
+        ["arrow", "duckdb", "parquet", "pyo3"].iter().any(|part| name.contains(part))
+    };
+    let own = packages("Cargo.lock");
+    assert!(own.len() > 100 && !own.iter().any(foreign), "{own:?}");
+    assert!(packages("python/Cargo.lock").iter().any(foreign));
+}

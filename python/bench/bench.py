@@ -1,4 +1,4 @@
-"""Measures the package: ``tools/python bench [WAITS] [TRACES]``. Prints each figure of the docs.
+"""Measures the package: ``tools/python bench [WAITS] [TRACES …]``. Prints each figure of the docs.
 
 The recordings are synthetic: one of 10 million waits, and a fleet of files of about 1 MB.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Callable, TypeVar
 
 import unhitch
-from unhitch import fleet
 
 T = TypeVar("T")
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "starve.hitch"
@@ -78,29 +76,42 @@ def leak() -> None:
     print(f"{'growth of resident memory meanwhile':58} {resident_mib() - before:9.1f} MiB")
 
 
-def a_fleet(synthetic: str, folder: Path, count: int) -> None:
-    subprocess.run([synthetic, folder, "--traces", str(count), "--filler", "720"], check=True)
-    files = list(folder.glob("*.hitch"))
-    size = sum(file.stat().st_size for file in files) / len(files) / 1e6
-    store = folder / "store"
+def measured(*words: str | Path) -> tuple[float, float]:
+    """Seconds and MiB (the largest of its processes) of ``unhitch fleet``."""
     begin = time.perf_counter()
-    fleet.ingest(folder, into=store)
-    passed = time.perf_counter() - begin
-    words = f"ingest {count:,} recordings of {size:.2f} MB"
-    print(f"{words:58} {passed:9.3f} s {count / passed:.0f}/s")
-    workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    print(f"{'largest worker':58} {workers:9.0f} MiB")
-    timed("report", lambda: fleet.report(store))
-    tables = sum(file.stat().st_size for file in store.rglob("*.parquet")) / 1e6
-    print(f"{'tables on disk':58} {tables:9.1f} MB")
+    command = [sys.executable, "-m", "unhitch", "fleet", *map(str, words)]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(run.pid, 0)
+    if status:
+        raise SystemExit(f"{words[0]} failed")
+    return time.perf_counter() - begin, used.ru_maxrss / 1024
 
 
-def main(waits: int = 10_000_000, traces: int = 400) -> None:
+def a_fleet(synthetic: str, folder: Path, counts: list[int]) -> None:
+    command = [synthetic, folder, "--traces", str(max(counts)), "--filler", "720"]
+    subprocess.run(command, check=True)
+    files = sorted(folder.glob("*.hitch"))
+    size = sum(file.stat().st_size for file in files) / len(files) / 1e6
+    print(f"recordings of {size:.2f} MB; seconds, and MiB of the largest process")
+    print(f"{'recordings':>12}{'ingest':>16}{'report':>16}{'compact':>16}{'tables, MB':>12}")
+    for count in counts:
+        some, store = folder / f"first-{count}", folder / f"store-{count}"
+        some.mkdir()
+        for file in files[:count]:
+            os.link(file, some / file.name)
+        rows = [measured("ingest", some, "--into", store)]
+        rows += [measured(words, store) for words in ("report", "compact")]
+        tables = sum(file.stat().st_size for file in store.rglob("*.parquet")) / 1e6
+        cells = "".join(f"{seconds:10.2f}{mib:6.0f}" for seconds, mib in rows)
+        print(f"{count:>12,}{cells}{tables:12.1f}", flush=True)
+
+
+def main(waits: int = 10_000_000, *traces: int) -> None:
     synthetic = os.environ["UNHITCH_SYNTHETIC"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         leak()
-        a_fleet(synthetic, folder / "fleet", traces)
+        a_fleet(synthetic, folder / "fleet", sorted(traces or (100, 400, 2000)))
         one_large(synthetic, folder / "large", waits)
     print(json.dumps({"cpus": os.cpu_count(), "python": sys.version.split()[0]}))
 

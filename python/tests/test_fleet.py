@@ -289,6 +289,23 @@ TOOLS = {"address-space", "fairness"}
 """What `unhitch lab` lists that does not hang."""
 
 
+def assert_causes_are_those_of_why(store: Path, files: list[Path]) -> int:
+    """What each hang is depends on the machine's load; its rows must be what `why` says. Returns
+    how many causes there are."""
+    rows = fleet.connect(store).sql(
+        "select trace_id, pattern, duration_ns from causes order by trace_id, stall"
+    )
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    paths = fleet._store.Store(store).traces()
+    for trace, pattern, duration in rows.fetchall():
+        found[paths[trace]].append((pattern, duration))
+    for file in files:
+        stalls = unhitch.open(file).why(top=10_000).stalls
+        expected = [(stall["cause"]["pattern"], stall["duration_ns"]) for stall in stalls]
+        assert found[str(file)] == expected, file
+    return sum(len(found[str(file)]) for file in files)
+
+
 def test_live_recordings_of_the_lab_are_causes_of_a_fleet(program: str, tmp_path: Path) -> None:
     folder = tmp_path / "traces"
     folder.mkdir()
@@ -301,19 +318,33 @@ def test_live_recordings_of_the_lab_are_causes_of_a_fleet(program: str, tmp_path
             pytest.skip(f"recording is not permitted here: {done.stderr.splitlines()[:1]}")
     result = fleet.ingest(folder, into=tmp_path / "store")
     assert (result.added, result.damaged) == (len(hangs), [])
-    rows = fleet.connect(tmp_path / "store").sql(
-        "select trace_id, pattern, duration_ns from causes order by trace_id, stall"
-    )
-    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    files = fleet._store.Store(tmp_path / "store").traces()
-    for trace, pattern, duration in rows.fetchall():
-        found[Path(files[trace]).stem].append((pattern, duration))
-    # What each hang is depends on the machine's load; its rows must be what `why` says.
-    for name in hangs:
-        stalls = unhitch.open(folder / f"{name}.hitch").why(top=10_000).stalls
-        expected = [(stall["cause"]["pattern"], stall["duration_ns"]) for stall in stalls]
-        assert found[name] == expected, name
-    assert sum(map(len, found.values())) >= len(hangs) // 2
+    causes = assert_causes_are_those_of_why(tmp_path / "store", list(folder.iterdir()))
+    assert causes >= len(hangs) // 2
+
+
+def test_recordings_of_real_programs_change_no_figure_of_others(
+    store: Path, recordings: Path, tmp_path: Path
+) -> None:
+    """Those that `make test-apps` left."""
+    root = Path(__file__).resolve().parents[2]
+    folder = Path(os.environ.get("APPS_OUTPUT", root / "target" / "apps"))
+    real = sorted(folder.rglob("*.hitch"))
+    if not real:
+        pytest.skip("`make test-apps` has made no recordings")
+    both = tmp_path / "store"
+    result = fleet.ingest([*real, *recordings.glob("*.hitch")], into=both)
+    assert (result.added + result.known, result.damaged) == (len(real) + TRACES, [])
+    assert_causes_are_those_of_why(both, real)
+
+    def by_name(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+        causes = fleet.report(folder).data["causes"]
+        return {(cause["pattern"], cause["function"]): cause for cause in causes}
+
+    alone, together = by_name(store), by_name(both)
+    assert len(together) > len(alone)
+    for name, cause in alone.items():
+        same = {key: value for key, value in cause.items() if key != "share"}
+        assert {key: together[name][key] for key in same} == same
 
 
 def test_a_folder_means_all_below_it_and_says_what_it_passes_over(

@@ -323,11 +323,11 @@ fn link_clause(proofs: &Proofs<'_>, link: &ChainLink) -> Clause {
                 Some(owner) => sentence!("{}, held by {}", words, proofs.name(owner)),
                 None => Sentence::from(words),
             };
-            match hop.wake {
-                Some(_) => {
+            match (hop.wake, hop.started) {
+                (Some(_), _) => {
                     sentence!(" waited ({}) until {} woke it{}{}", class, by, whole, more)
                 }
-                None if hop.released.is_some() => {
+                (None, None) if hop.released.is_some() => {
                     sentence!(
                         " waited ({}) until {} let another have it{}{}",
                         class,
@@ -336,19 +336,29 @@ fn link_clause(proofs: &Proofs<'_>, link: &ChainLink) -> Clause {
                         more
                     )
                 }
-                None if hop.ran_on => {
+                (None, None) if hop.ran_on => {
                     sentence!(" waited ({}) while {} ran{}{}", class, by, whole, more)
                 }
-                None if hop.class == WaitClass::Lock => {
+                (None, Some(started)) => sentence!(
+                    " waited ({}) until {} had started {}, which woke it{}{}",
+                    class,
+                    by,
+                    proofs.name(started),
+                    whole,
+                    more
+                ),
+                (None, None) if hop.class == WaitClass::Lock => {
                     sentence!(" waits ({}) for {}, which still holds it", class, by)
                 }
-                None if hop.class == WaitClass::Process => {
+                (None, None) if hop.class == WaitClass::Process => {
                     sentence!(" waits ({}) for {}, which has not ended yet", class, by)
                 }
-                None if hop.class == WaitClass::Condition => {
+                (None, None) if hop.class == WaitClass::Condition => {
                     sentence!(" waits ({}) for {}, which works meanwhile", class, by)
                 }
-                None => sentence!(" waits ({}) for {}, which has not answered yet", class, by),
+                (None, None) => {
+                    sentence!(" waits ({}) for {}, which has not answered yet", class, by)
+                }
             }
         }
         (LinkState::Sleeping, None) => {

@@ -56,11 +56,13 @@ pub struct Hop {
     /// How often it woke by its own timer meanwhile, only to check whether it could go on.
     pub looks: u32,
     /// The sleeper's wake-up, as an index into the wakings; none when the lock word named the owner
-    /// instead, or who ran.
+    /// instead, or who ran, or if `by` only started the waker.
     pub wake: Option<usize>,
     /// True when nobody woke it for that, and `by` is the thread of its process that ran meanwhile,
     /// for which it waited.
     pub ran_on: bool,
+    /// The thread that ended the sleep, where it did not exist yet, and `by` is the one that started it.
+    pub started: Option<ThreadId>,
     /// In which context the wake-up was issued.
     pub source: WakeSource,
     /// Who woke it, or owned the lock.

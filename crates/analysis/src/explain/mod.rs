@@ -9,6 +9,7 @@ mod acquisition;
 mod asked;
 mod awaited;
 mod chain;
+mod creator;
 mod explanation;
 mod idle_waits;
 mod occupants;
@@ -39,6 +40,7 @@ use crate::timeline::{Segment, State};
 use acquisition::acquisition;
 pub(crate) use asked::asked_at_end;
 pub(crate) use awaited::owned_at_end;
+use creator::until_birth;
 use idle_waits::join_idle_waits;
 pub(crate) use owners::signalled_by;
 use owners::{ended_by, released_by_owner};
@@ -59,8 +61,14 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
         let (segments, queued) = since_acquisition(analysis, thread, window, explanation.hop(hop));
         let before = analysis.timeline.life(thread).start.min(window.end);
         if window.start < before && !queued {
-            // The waker did not exist yet: what came before its birth is not explained by it.
-            explanation.pieces.push(unseen(thread, Window::new(window.start, before), hop));
+            let unborn = Window::new(window.start, before);
+            match until_birth(analysis, &explanation, hop, unborn) {
+                Some(next) => {
+                    open.push((next.by, unborn, Some(explanation.hops.len() as u32)));
+                    explanation.hops.push(next);
+                }
+                None => explanation.pieces.push(unseen(thread, unborn, hop)),
+            }
         }
         let seen_end = segments.last().map_or(before.max(window.start), |last| last.window.end);
         if seen_end < window.end {
@@ -71,7 +79,9 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
             // is also what makes this terminate. An owner may well sleep until the end.
             let is_owner = || {
                 let led = explanation.hop(hop);
-                led.is_none_or(|hop| hop.wake.is_none() && hop.released.is_none() && !hop.ran_on)
+                led.is_none_or(|hop| {
+                    hop.release().is_none() && hop.started.is_none() && !hop.ran_on
+                })
             };
             let earlier = segment.window.end < window.end
                 || is_owner()
@@ -207,6 +217,7 @@ fn follow(
         looks: looks(analysis, thread, slept),
         wake,
         ran_on: ran_on.is_some(),
+        started: None,
         source,
         by,
         parent,

@@ -24,6 +24,8 @@ enum WeakKind {
     Timed,
     /// Nobody woke the sleeper; who ran meanwhile is taken to be whom it waited for.
     RanOn,
+    /// Who ended the wait did not exist yet; the one that started it is taken to be whom it waited for.
+    Started,
     /// The recording ends before the answer; the one that was asked last is taken to owe it.
     Asked,
     /// No wake-up was seen.
@@ -45,6 +47,7 @@ impl Weak {
             _ if hop.ran_on => weak(hop.window.end, WeakKind::RanOn),
             // The lock itself named its owner, and the wake-up that released it was seen.
             _ if hop.released.is_some() => None,
+            _ if hop.started.is_some() => weak(hop.window.end, WeakKind::Started),
             WaitClass::Lock if hop.wake.is_none() => weak(hop.window.end, WeakKind::NoWake),
             _ if hop.wake.is_none() => weak(hop.window.end, WeakKind::Asked),
             _ if hop.source.context != WakeContext::Task => {
@@ -142,6 +145,13 @@ impl Case<'_> {
             WeakKind::RanOn => sentence!(
                 "for {} of the stall, {} only looked by its own timer; it is inferred that it \
                  waited for {}, the thread of its process that ran meanwhile",
+                part,
+                sleeper,
+                self.name(hop.by)
+            ),
+            WeakKind::Started => sentence!(
+                "for {} of the stall, {} waited for what had not been started yet; it is inferred \
+                 that it waited for {}, which started it",
                 part,
                 sleeper,
                 self.name(hop.by)

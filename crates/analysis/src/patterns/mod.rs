@@ -24,7 +24,7 @@ mod long_hold;
 mod memory;
 mod occupants;
 mod peers;
-mod polled_child;
+mod polled_end;
 mod polled_lock;
 mod priority_inversion;
 mod samples_only;
@@ -67,7 +67,7 @@ pub const DETECTORS: &[Detector] = &[
     cpu_bound::detect,
     cpu_starvation::detect_of_helper,
     polled_lock::detect,
-    polled_child::detect,
+    polled_end::detect,
     timer_sleep::detect,
     syn_retransmit::detect,
     dead_end::detect,

@@ -9,4 +9,4 @@ mod spinning;
 pub use hot_spot::{HotSpot, Sampled, hot_spot, sampled};
 pub use index::{HotInstruction, SampleIndex};
 pub use self_samples::{SelfSamples, self_samples};
-pub(crate) use spinning::spinning;
+pub(crate) use spinning::{Spinning, spinning};

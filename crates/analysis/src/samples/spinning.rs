@@ -1,21 +1,34 @@
-//! Threads that go round and round until they have a lock.
+//! Whether a thread's samples show it spinning.
 
 use crate::Analysis;
+use crate::stacks::classes::SpinsFor;
 use unhitch_model::{ThreadId, Window};
 
-/// The samples of a thread inside `window` that show it going round and round for a lock, if at least
-/// half of them do.
+/// Samples of a thread that goes round and round.
+pub(crate) struct Spinning {
+    /// Their indices, in order of time.
+    pub(crate) samples: Vec<usize>,
+    /// What most of them wait for.
+    pub(crate) wanted: SpinsFor,
+}
+
+/// The samples of a thread inside `window` that show it spinning, if at least half of them do.
 pub(crate) fn spinning(
     analysis: &Analysis<'_>,
     thread: ThreadId,
     window: Window,
-) -> Option<Vec<usize>> {
+) -> Option<Spinning> {
     let Analysis { trace, stacks, .. } = analysis;
     let all = analysis.samples.of_thread(trace, thread, window);
-    let spins = |sample: &usize| {
-        let frames = trace.stacks.frames_of(trace.samples.stack[*sample]);
-        frames.iter().any(|frame| stacks.spins(*frame))
+    let wanted = |sample: usize| {
+        let frames = trace.stacks.frames_of(trace.samples.stack[sample]);
+        frames.iter().find_map(|frame| stacks.spins_for(*frame))
     };
-    let spinning: Vec<usize> = all.iter().map(|at| *at as usize).filter(spins).collect();
-    (!spinning.is_empty() && spinning.len() * 2 >= all.len()).then_some(spinning)
+    let spinning = all.iter().map(|at| *at as usize);
+    let (samples, wanted): (Vec<usize>, Vec<SpinsFor>) =
+        spinning.filter_map(|sample| Some((sample, wanted(sample)?))).unzip();
+    let locks = wanted.iter().filter(|wanted| **wanted == SpinsFor::Lock).count();
+    let most = if locks * 2 >= wanted.len() { SpinsFor::Lock } else { SpinsFor::Event };
+    (!samples.is_empty() && samples.len() * 2 >= all.len())
+        .then_some(Spinning { samples, wanted: most })
 }

@@ -136,8 +136,27 @@ struct FrameMeaning {
     tracer: bool,
     /// It only implements a lock or a wait for its caller.
     machinery: bool,
-    /// It goes round and round until it has a lock.
-    spins: bool,
+    /// It goes round and round, until when.
+    spins: Option<SpinsFor>,
+}
+
+/// What a function goes round and round for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SpinsFor {
+    /// A lock.
+    Lock,
+    /// What another thread or process does.
+    Event,
+}
+
+impl SpinsFor {
+    fn of(frame: &FrameClass) -> Option<Self> {
+        match (frame.is(FrameRole::Spin), frame.is(FrameRole::BusyWait)) {
+            (true, _) => Some(Self::Lock),
+            (false, true) => Some(Self::Event),
+            (false, false) => None,
+        }
+    }
 }
 
 impl StackClasses {
@@ -166,7 +185,7 @@ impl StackClasses {
             layer: frame.layer,
             tracer: frame.is(FrameRole::Tracer),
             machinery: rules.is_machinery(&frame.patterns),
-            spins: frame.is(FrameRole::Spin),
+            spins: SpinsFor::of(&frame),
         };
         let frames = frames.into_iter().map(meaning).collect();
         Self {
@@ -182,9 +201,9 @@ impl StackClasses {
         self.frames.get(frame.index()).is_some_and(|frame| frame.tracer)
     }
 
-    /// True for a function that goes round and round until it has a lock.
-    pub(crate) fn spins(&self, frame: FrameId) -> bool {
-        self.frames.get(frame.index()).is_some_and(|frame| frame.spins)
+    /// For what a function goes round and round, if it does.
+    pub(crate) fn spins_for(&self, frame: FrameId) -> Option<SpinsFor> {
+        self.frames.get(frame.index())?.spins
     }
 
     /// Whose code a frame is.

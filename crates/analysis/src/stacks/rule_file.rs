@@ -98,6 +98,8 @@ pub(crate) enum FrameRole {
     FileServer,
     /// It goes round and round until it has a lock.
     Spin,
+    /// It goes round and round until another thread or process has done something.
+    BusyWait,
     /// It interrupts a wait for a signal.
     Signal,
     /// It ends the freezing of a control group, or of the whole machine.

@@ -37,7 +37,7 @@ fn is_long_reply(analysis: &Analysis<'_>, wait: &Operation) -> bool {
     };
     wait.window.duration_ns() >= MIN_BREAK_NS
         && wait.signature != 0
-        && matches!(wait.class, WaitClass::Network | WaitClass::Ipc)
+        && matches!(wait.class, WaitClass::Network | WaitClass::Ipc | WaitClass::Condition)
         && !analysis.stacks.is_pump(wait.stack)
         && wait.wakes.last().is_some_and(by_another)
 }
@@ -59,15 +59,13 @@ pub(crate) fn find(analysis: &Analysis<'_>, rare: Vec<Operation>) -> Vec<Candida
 
 fn of_process(analysis: &Analysis<'_>, mut rare: Vec<Operation>) -> Vec<Candidate> {
     let Some(first) = rare.first() else { return Vec::new() };
-    let of = |thread: ThreadId| analysis.trace.threads.get(thread).process;
-    let process = of(first.thread);
+    let process = analysis.trace.threads.get(first.thread).process;
     rare.sort_by_key(|wait| (Reverse(wait.window.duration_ns()), wait.thread));
     let from: Vec<Vec<u64>> = rare.iter().map(|wait| places_before(analysis, wait)).collect();
     let mut absences: FxHashMap<u64, Vec<Absence>> =
         from.iter().flatten().map(|place| (*place, Vec::new())).collect();
-    let threads = (1..analysis.timeline.threads() as u32).map(ThreadId);
-    for thread in threads.filter(|thread| of(*thread) == process) {
-        add_absences(analysis, thread, &mut absences);
+    for thread in analysis.threads_of(process) {
+        add_absences(analysis, *thread, &mut absences);
     }
     let mut left: FxHashMap<u64, usize> = FxHashMap::default();
     let mut found = Vec::new();

@@ -18,7 +18,7 @@ use unhitch_analysis::explain::awaited_cpu;
 use unhitch_analysis::lod::LaneState;
 use unhitch_analysis::wording::{Event, Reference};
 use unhitch_analysis::{Cancel, ChainLink, Evidence, Hop, LinkState, Share, WakeContext, What};
-use unhitch_analysis::{Query, StackKind, Stall};
+use unhitch_analysis::{Query, StackKind, Stall, WaitClass};
 use unhitch_model::{StackId, ThreadId, Window};
 
 /// Maximum arrows; those that ended the longest waits are drawn.
@@ -215,7 +215,13 @@ fn arrows(loaded: &Loaded<'_>, stall: &Stall, links: &[ChainLink]) -> Vec<Value>
 
 fn arrow(loaded: &Loaded<'_>, hop: &Hop, links: &[ChainLink]) -> Value {
     let at = hop.wake.map_or(hop.window.end, |wake| loaded.trace.wakings.time[wake]);
-    let context = hop.wake.map_or("lock word", |_| hop.source.context.name());
+    let context = match hop.wake {
+        Some(_) => hop.source.context.name(),
+        None if hop.started.is_some() => "started the waker",
+        None if hop.ran_on => "ran meanwhile",
+        None if hop.class == WaitClass::Lock => "lock word",
+        None => "not answered yet",
+    };
     let evidence = evidence(hop).name();
     // A link includes its short neighbours, and ends where they end.
     let link = links
