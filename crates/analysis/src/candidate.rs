@@ -25,6 +25,9 @@ pub enum StallKind {
     Input,
     /// A cycle of a thread that was far longer than its others at that place.
     Rhythm,
+    /// A wait of many threads for one of their process, far longer than they usually stay away from where
+    /// they had been.
+    Crowd,
     /// A process that began during the recording, and was kept waiting for most of its life.
     Command,
     /// A window that the query names.
@@ -46,7 +49,7 @@ impl StallKind {
             Self::Machine => "machine",
             Self::UiDelay => "ui_delay",
             Self::Input => "input",
-            Self::Rhythm => "rhythm",
+            Self::Rhythm | Self::Crowd => "rhythm",
             Self::Command => "command",
             Self::Mark | Self::Longest | Self::Idle => "mark",
         }
@@ -79,6 +82,11 @@ impl Candidate {
     /// True if somebody sat before it.
     pub(crate) fn is_seen(&self) -> bool {
         self.event_loop || self.is_seen_by_user()
+    }
+
+    /// True for a break in a rhythm.
+    pub(crate) fn is_break(&self) -> bool {
+        matches!(self.kind, StallKind::Rhythm | StallKind::Crowd)
     }
 
     /// True for a wait that was picked because somebody asked, and that its thread did not choose.

@@ -2,11 +2,16 @@
 
 use crate::scene::{Scene, judged};
 use TaskState::{Runnable, Sleeping};
-use unhitch_analysis::StallKind;
+use unhitch_analysis::{Analysis, Query, Rules, Stall, StallKind, diagnose};
 use unhitch_model::*;
 
 const MS: u64 = 1_000;
 const IDLE: ThreadId = ThreadId::IDLE;
+
+fn stalls(trace: &Trace) -> Vec<Stall> {
+    let analysis = Analysis::new(trace, &Rules::default());
+    diagnose(&analysis, &Query::default())
+}
 
 /// Thirty threads of a pool, each of which asks a server three times, too seldom for a rhythm; then all
 /// ask at 800 ms, and the server computes for 500 ms first. True in `stacks`: the usual waits have
@@ -71,5 +76,54 @@ fn the_threads_of_a_pool_have_one_rhythm() {
             "{text}"
         );
         assert!(stall.waiters.len() + stall.victims.len() > 8, "{text}");
+    }
+}
+
+/// Twenty threads of a program that shows parts of a film, 30 times; then they wait for a part that a
+/// thread of the same program takes 500 ms to load. One that waits alone may wait for work.
+#[test]
+fn a_crowd_waits_for_a_thread_of_its_own_process() {
+    for waiting in [20, 1] {
+        let mut scene = Scene::default();
+        let loader = scene.thread(100, 100, "loader");
+        let [rest, wait, signal, timer, busy] = [
+            &["main", "nap", "|", "hrtimer_nanosleep", "do_nanosleep", "schedule"][..],
+            &["main", "show_film", "pthread_cond_wait", "|", "futex_wait", "schedule"],
+            &["main", "load_when_told", "|", "futex_wake", "try_to_wake_up"],
+            &["|", "asm_common_interrupt", "hrtimer_wakeup", "try_to_wake_up"],
+            &["main", "load_film"],
+        ]
+        .map(|names| scene.stack(names));
+        let shows: Vec<ThreadId> = (0..20).map(|i| scene.thread(100, 200 + i, "show")).collect();
+        for (at, show) in (0..30).flat_map(|round| shows.iter().map(move |show| (round, *show))) {
+            let at = at * 20 * MS + u64::from(show.0) * 500;
+            scene.wake(at, 0, IDLE, show, WakeFlags::HARDIRQ, timer);
+            scene.switch(at + 10, 0, IDLE, Runnable, show, StackId::EMPTY);
+            scene.switch(at + 60, 0, show, Sleeping, IDLE, rest);
+        }
+        scene.switch(610 * MS, 1, IDLE, Runnable, loader, StackId::EMPTY);
+        (610..1_160).for_each(|ms| _ = scene.sample(ms * MS, 1, loader, busy));
+        for (n, show) in shows.iter().take(waiting).enumerate() {
+            let (at, end) = (640 * MS + n as u64 * 100, 1_150 * MS + n as u64 * 100);
+            scene.wake(at, 0, IDLE, *show, WakeFlags::HARDIRQ, timer);
+            scene.switch(at + 10, 0, IDLE, Runnable, *show, StackId::EMPTY);
+            scene.switch(at + 20, 0, *show, Sleeping, IDLE, wait);
+            scene.wake(end, 1, loader, *show, WakeFlags::default(), signal);
+            scene.switch(end + 10, 0, IDLE, Runnable, *show, StackId::EMPTY);
+            scene.switch(end + 20, 0, *show, Sleeping, IDLE, rest);
+        }
+        scene.switch(1_160 * MS, 1, loader, Sleeping, IDLE, rest);
+        let trace = scene.finish(2, 2_000 * MS);
+        if waiting == 1 {
+            let stalls = stalls(&trace);
+            let crowds = stalls.iter().filter(|stall| stall.candidate.kind == StallKind::Crowd);
+            assert_eq!(crowds.count(), 0);
+            continue;
+        }
+        let (stall, text) = judged(&trace);
+        assert!(shows.contains(&stall.candidate.victim), "{text}");
+        let found = (stall.candidate.kind, stall.finding.culprit);
+        assert_eq!(found, (StallKind::Crowd, Some(loader)), "{text}");
+        assert!(text.contains("load_film"), "{text}");
     }
 }

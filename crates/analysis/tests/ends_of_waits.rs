@@ -473,34 +473,34 @@ fn regression_who_spins_for_a_lock_does_not_compute() {
     }
 }
 
+/// Who goes round and round in MPI's barrier waits for the only process of the program that works.
 #[test]
-fn regression_who_polls_for_its_child_waits_for_it() {
-    let mut scene = Scene::default();
-    let editor = scene.thread(100, 100, "editor");
-    let child = scene.thread(200, 200, "xz");
-    let sleep = scene.stack(&["main", "wait_for_filter", "|", "do_nanosleep", "schedule"]);
-    let timer = scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
-    let busy = scene.stack(&["main", "compress"]);
-    scene.switch(90 * MS, 0, IDLE, Runnable, editor, NONE);
-    scene.switch(102 * MS, 1, IDLE, Runnable, child, NONE);
-    (103..1_100).for_each(|ms| _ = scene.sample(ms * MS, 1, child, busy));
-    scene.switch(1_105 * MS, 1, child, TaskState::Dead, IDLE, NONE);
-    for round in 10..111 {
-        scene.switch(round * 10 * MS, 0, editor, Sleeping, IDLE, sleep);
-        scene.wake(round * 10 * MS + 9_900, 0, IDLE, editor, WakeFlags::HARDIRQ, timer);
-        scene.switch(round * 10 * MS + 9_950, 0, IDLE, Runnable, editor, NONE);
+fn who_spins_for_others_waits_for_the_one_that_works() {
+    for working in [1, 2] {
+        let mut desktop = Desktop::new();
+        let barrier = ["main", "PMPI_Barrier", "ompi_request_default_wait", "opal_progress"];
+        let spin = desktop.scene.stack(&barrier);
+        let busy = desktop.scene.stack(&["main", "simulate_storm"]);
+        desktop.pump_all(0, 100);
+        (101..1_100).for_each(|ms| _ = desktop.scene.sample(ms * MS, 0, desktop.ui, spin));
+        let name = desktop.scene.trace.threads.name_at(desktop.ui, Time::ZERO);
+        let name = desktop.scene.trace.name(name).to_owned();
+        let mut worker = IDLE;
+        for other in 0..working {
+            worker = desktop.scene.thread(700 + other, 700 + other, &name);
+            let cpu = 1 + other as u16;
+            desktop.scene.switch(90 * MS, cpu, IDLE, Runnable, worker, NONE);
+            (101..1_100).for_each(|ms| _ = desktop.scene.sample(ms * MS, cpu, worker, busy));
+            desktop.scene.switch(1_100 * MS, cpu, worker, Sleeping, IDLE, NONE);
+        }
+        desktop.pump_all(1_110, 1_300);
+        let (stall, text) = judged(&desktop.scene.finish(3, 1_300 * MS));
+        assert_eq!(stall.finding.evidence, Evidence::Inferred, "{text}");
+        assert!(text.contains("spinning until another thread or process"), "{text}");
+        let (culprit, function) = (stall.finding.culprit, stall.finding.function.as_str());
+        match working {
+            1 => assert_eq!((culprit, function), (Some(worker), "simulate_storm"), "{text}"),
+            _ => assert_eq!(culprit, None, "it may be either: {text}"),
+        }
     }
-    scene.switch(1_112 * MS, 0, editor, TaskState::Dead, IDLE, NONE);
-    let mut trace = scene.finish(2, 1_200 * MS);
-    let (of_child, of_editor) =
-        (trace.threads.get(child).process, trace.threads.get(editor).process);
-    assert_ne!(of_child, of_editor);
-    trace.threads.process_mut(of_child).unwrap().parent_pid = Some(100);
-    let analysis = Analysis::new(&trace, &Rules::default());
-    let window = Window::new(Time::from_nanos(100_000_000), Time::from_nanos(1_111_000_000));
-    let query = Query { victims: vec![editor], window: Some(window), ..Query::default() };
-    let stalls = diagnose(&analysis, &query);
-    let stall = stalls.first().expect("asked about");
-    assert_eq!((stall.finding.culprit, stall.finding.function.as_str()), (Some(child), "compress"));
-    assert_eq!(stall.finding.evidence, Evidence::Inferred);
 }

@@ -20,6 +20,7 @@ mod not_known;
 mod partitions;
 mod patterns;
 mod pivots;
+mod processes;
 mod programs;
 mod queues;
 mod scene;

@@ -442,6 +442,18 @@ fn a_computation_is_told_by_the_programs_function_and_what_it_called() {
     assert_eq!(function, "smaps_pte_range", "{cause}");
 }
 
+/// Perl 5.36 of Debian 12: `lock` of a shared variable waits on a condition, and so does `cond_wait`.
+#[test]
+fn perl_names_its_locks_of_shared_variables() {
+    let wait_in = ["libc.so.6!pthread_cond_wait", "perl/5.36/auto/threads/shared/shared.so+0x2ac2"];
+    let run = ["perl!Perl_runops_standard", "perl!perl_run", "perl!main"];
+    let of_lock = [&FUTEX[..], &CONDITION[..3], &wait_in, &["perl!Perl_pp_lock"], &run];
+    let (words, _) = lock(&of_lock);
+    assert_eq!(words, "lock of a shared variable of Perl");
+    let of_message = [&FUTEX[..], &CONDITION[..3], &wait_in, &["perl!Perl_pp_entersub"], &run];
+    assert_eq!(wait(&of_message).0, WaitClass::Condition);
+}
+
 /// Its name is the program's own word for what it does with a lock.
 #[test]
 fn regression_a_function_of_a_script_is_named_whatever_it_is_called() {

@@ -22,7 +22,7 @@ const MAX_ALIKE: usize = 10;
 
 /// The longest of what the detectors propose.
 pub(super) fn worth_explaining(analysis: &Analysis<'_>, query: &Query) -> Vec<Candidate> {
-    let is_break = |candidate: &Candidate| candidate.kind == StallKind::Rhythm;
+    let is_break = Candidate::is_break;
     let (breaks, others) = candidates(analysis, query).into_iter().partition(is_break);
     let longest = |mut sort: Vec<Candidate>| {
         sort.sort_by_key(|candidate| {

@@ -137,7 +137,7 @@ fn better(analysis: &Analysis<'_>, new: &Stall, old: &Stall) -> bool {
         stall.candidate.event_loop && !(is_part(stall, other) && serves(analysis, stall, other))
     };
     let rank = |stall: &Stall, other: &Stall| {
-        let is_rough = matches!(stall.candidate.kind, StallKind::Rhythm | StallKind::Command);
+        let is_rough = stall.candidate.is_break() || stall.candidate.kind == StallKind::Command;
         let tenths = if is_rough { 11 } else { 10 };
         (
             is_shown(stall, other),

@@ -56,7 +56,7 @@ pub fn command(analysis: &Analysis<'_>, pid: u32) -> Option<Stall> {
 /// A candidate that the detectors proposed, if it stands up as a stall.
 fn found_stall(analysis: &Analysis<'_>, candidate: Candidate) -> Option<Stall> {
     let explanation = explain(analysis, candidate.victim, candidate.window);
-    if candidate.kind == StallKind::Rhythm && excuse::is_excused(analysis, &explanation) {
+    if candidate.is_break() && excuse::is_excused(analysis, candidate.kind, &explanation) {
         return None;
     }
     let stall = stall(analysis, candidate, explanation);

@@ -6,9 +6,9 @@ use super::explanation::Hop;
 use super::processes::who_ended;
 use super::wait_class::{class_of, kept_wait};
 use crate::stacks::classes::{WakeContext, WakeSource};
-use crate::timeline::Segment;
+use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
-use unhitch_model::ThreadId;
+use unhitch_model::{ThreadId, Time, Window};
 
 /// The task that ended a sleep; where the recording ends first, the one that owns what it waits for,
 /// or was asked for it.
@@ -27,7 +27,7 @@ pub(super) fn ended_by(
     let source = analysis.stacks.wake_source(analysis.trace, wake);
     let waker = analysis.trace.wakings.waker[wake];
     source.context.is_task().then(|| match class_of(analysis, segment) {
-        WaitClass::Process => (who_ended(analysis, waker), source),
+        WaitClass::Process | WaitClass::Timer => (who_ended(analysis, waker), source),
         _ => (waker, source),
     })
 }
@@ -46,7 +46,46 @@ pub(crate) fn signalled_by(analysis: &Analysis<'_>, segment: &Segment) -> Option
             | WaitClass::Stopped
             | WaitClass::Unknown
     );
-    (!takes_signals).then(|| wakings.waker[wake])
+    (!takes_signals && !is_end_of_child(analysis, segment, class, wake))
+        .then(|| wakings.waker[wake])
+}
+
+/// True for a sleep by the clock that the end of a child cut short for good, or so that the next child
+/// could be started: until then, whoever sleeps like this waits for it, too. *Why not where it only sleeps
+/// on*: it took note of it.
+fn is_end_of_child(
+    analysis: &Analysis<'_>,
+    sleep: &Segment,
+    class: WaitClass,
+    wake: usize,
+) -> bool {
+    /// Within this time, who only took note sleeps again, nanoseconds.
+    const SOON_NS: u64 = 2_000_000;
+    let (trace, stacks) = (analysis.trace, &analysis.stacks);
+    let (threads, wakings) = (&trace.threads, &trace.wakings);
+    let own = wakings.wakee[wake];
+    let child = threads.process_of(wakings.waker[wake]);
+    if class != WaitClass::Timer
+        || !stacks.exits(wakings.stack[wake])
+        || child.parent_pid != Some(threads.process_of(own).pid)
+    {
+        return false;
+    }
+    let place = stacks.signature(sleep.wait_stack(trace));
+    let end = sleep.window.end;
+    let soon = analysis.segments(own, Window::new(end, end.plus(SOON_NS)));
+    let sleeps_on = soon.iter().find(|segment| {
+        matches!(segment.state, State::Sleeping(_))
+            && stacks.signature(segment.wait_stack(trace)) == place
+    });
+    let starts_next = |until: Time| {
+        let pid = Some(threads.process_of(own).pid);
+        threads.processes().any(|(_, process)| {
+            let born = analysis.timeline.life(process.leader).start;
+            process.parent_pid == pid && end <= born && born <= until
+        })
+    };
+    sleeps_on.is_none_or(|next| starts_next(next.window.start))
 }
 
 /// The thread that owned the lock when the sleep of `hop` began, and the wake-up of another waiter by

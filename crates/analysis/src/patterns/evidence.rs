@@ -54,7 +54,9 @@ impl Weak {
                 weak(hop.window.end, WeakKind::Deferred)
             }
             _ if hop.is_timed() => weak(hop.window.end, WeakKind::Timed),
-            WaitClass::Condition | WaitClass::Unknown => weak(hop.window.end, WeakKind::Class),
+            WaitClass::Condition | WaitClass::Unknown | WaitClass::Timer => {
+                weak(hop.window.end, WeakKind::Class)
+            }
             WaitClass::Idle if hop.is_queued() => weak(hop.slept.start, WeakKind::Events),
             _ if hop.is_queued() => weak(hop.slept.start, WeakKind::Queued),
             _ => None,

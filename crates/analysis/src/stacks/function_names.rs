@@ -61,6 +61,7 @@ pub(crate) fn is_primitive(name: &str) -> bool {
         "syscall",
         "__x64_sys_",
         "_slowpath",
+        "usleep",
     ];
     const EXACT: &[&str] = &["up_read", "up_write", "up", "complete", "complete_all"];
     // Neither a block nor a clock is a lock.

@@ -2,7 +2,8 @@
 //! back to a place a few times only, and all of them together often. One that waits for far longer
 //! than they usually stay away is a break in their rhythm.
 //!
-//! *Why only replies:* who waits for work waits as long as there is none. *Why not how long replies
+//! *Why only replies:* who waits for work waits as long as there is none. A wait on a condition may be
+//! either; many at once, where their threads hardly ever are, are replies. *Why not how long replies
 //! usually take:* stacks of short waits are not recorded, so that the usual reply has no place.
 
 use super::rhythm::{BREAK_FACTOR, MIN_BREAK_NS, MIN_CYCLES, sleeps};
@@ -18,6 +19,8 @@ use unhitch_model::{ProcessId, ThreadId, Time, Window};
 const MIN_USUAL: usize = 20;
 /// Maximum places that a thread came from, the last first.
 const MAX_BEFORE: usize = 4;
+/// Minimum waits at one place, of different threads at the same time, that are a crowd.
+const MIN_CROWD: usize = 4;
 /// Maximum waits of one place of a process, the longest first.
 const MAX_OF_PLACE: usize = 8;
 
@@ -61,6 +64,7 @@ fn of_process(analysis: &Analysis<'_>, mut rare: Vec<Operation>) -> Vec<Candidat
     let Some(first) = rare.first() else { return Vec::new() };
     let process = analysis.trace.threads.get(first.thread).process;
     rare.sort_by_key(|wait| (Reverse(wait.window.duration_ns()), wait.thread));
+    keep_crowds(&mut rare);
     let from: Vec<Vec<u64>> = rare.iter().map(|wait| places_before(analysis, wait)).collect();
     let mut absences: FxHashMap<u64, Vec<Absence>> =
         from.iter().flatten().map(|place| (*place, Vec::new())).collect();
@@ -79,7 +83,7 @@ fn of_process(analysis: &Analysis<'_>, mut rare: Vec<Operation>) -> Vec<Candidat
         }
     }
     let candidate = |wait: Operation| Candidate {
-        kind: StallKind::Rhythm,
+        kind: if is_condition(&wait) { StallKind::Crowd } else { StallKind::Rhythm },
         victim: wait.thread,
         window: wait.window,
         operation: Some(wait),
@@ -87,6 +91,25 @@ fn of_process(analysis: &Analysis<'_>, mut rare: Vec<Operation>) -> Vec<Candidat
         machine: None,
     };
     found.into_iter().map(candidate).collect()
+}
+
+fn is_condition(wait: &Operation) -> bool {
+    wait.class == WaitClass::Condition
+}
+
+/// Leaves out waits on conditions that are no crowd's.
+fn keep_crowds(waits: &mut Vec<Operation>) {
+    let mut places: FxHashMap<u64, Vec<Window>> = FxHashMap::default();
+    for wait in waits.iter().filter(|wait| is_condition(wait)) {
+        places.entry(wait.signature).or_default().push(wait.window);
+    }
+    waits.retain(|wait| {
+        let is_at_once = |other: &&Window| {
+            other.intersect(wait.window).duration_ns() * 2 >= wait.window.duration_ns()
+        };
+        let at_once = places.get(&wait.signature).into_iter().flatten().filter(is_at_once);
+        !is_condition(wait) || at_once.take(MIN_CROWD).count() == MIN_CROWD
+    });
 }
 
 /// The time from a thread's sleep at a place to its next one there.

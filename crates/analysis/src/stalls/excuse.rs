@@ -7,6 +7,7 @@
 
 use super::busy::is_batch;
 use super::rhythm;
+use crate::candidate::StallKind;
 use crate::explain::{Cause, Explanation, Hop, Piece, class_of};
 use crate::family::descends;
 use crate::samples::spinning;
@@ -28,9 +29,13 @@ const HABIT: usize = 3;
 const HABITUAL_PLACE: usize = 8;
 
 /// True if most of `explanation` is nobody's work, or that of its victim's own program.
-pub(crate) fn is_excused(analysis: &Analysis<'_>, explanation: &Explanation) -> bool {
+pub(crate) fn is_excused(
+    analysis: &Analysis<'_>,
+    kind: StallKind,
+    explanation: &Explanation,
+) -> bool {
     let mut habits = Habits::new(analysis);
-    let own = OwnWork::new(analysis, explanation);
+    let own = OwnWork::new(analysis, kind, explanation);
     let mut wanted: FxHashMap<u32, bool> = FxHashMap::default();
     let has_spun = OnceCell::new();
     let spins = || {
@@ -132,8 +137,10 @@ struct OwnWork<'a, 't> {
 }
 
 impl<'a, 't> OwnWork<'a, 't> {
-    fn new(analysis: &'a Analysis<'t>, explanation: &'a Explanation) -> Self {
-        Self { analysis, explanation, has_rhythm: OnceCell::new() }
+    fn new(analysis: &'a Analysis<'t>, kind: StallKind, explanation: &'a Explanation) -> Self {
+        // The rhythm of a crowd is known already. The threads of a compiler wait for each other's turn.
+        let known = (kind == StallKind::Crowd).then(|| !is_batch(analysis, explanation.victim));
+        Self { analysis, explanation, has_rhythm: known.map_or_else(OnceCell::new, OnceCell::from) }
     }
 
     fn has_rhythm(&self) -> bool {
