@@ -9,11 +9,21 @@ import socket
 import threading
 import time
 
+import web
 from actor import told
 from hang import Who, hang
 from programs.kernel import SECONDS, ticking
 from programs.once import started
-from programs.servers import APACHE, PYTHON, SLEEPS, browse, pages, write_script
+from programs.servers import (
+    APACHE,
+    PYTHON,
+    SLEEPS,
+    SOMETIMES,
+    browse,
+    pages,
+    until_asleep,
+    write_script,
+)
 from stage import children, connects, free_port, until
 
 VSFTPD = """
@@ -293,3 +303,44 @@ def nats_queue_group(stage):
     with stage.recording(after=2.5):
         flags[0].touch()
     return client.truth(culprits=[Who(workers[0].who.pid)], others=[Who(broker.pid)])
+
+
+HAPROXY = """
+global
+  nbthread 1
+  insecure-fork-wanted
+  lua-load {folder}/tenants.lua
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+frontend all
+  bind 127.0.0.1:{port}
+  http-request lua.find_tenant
+  http-request return status 200 content-type text/plain string page
+"""
+TENANTS = """
+core.register_action("find_tenant", {{"http-req"}}, function(request)
+  local command = io.popen("{command}")
+  request:set_var("req.tenant", command:read("*l"))
+  command:close()
+end)
+"""
+
+
+@hang("HAProxy", [r"nanosleep|wait4|waitpid|hlua_|popen|io_popen|\bread\b"], needs=["haproxy"])
+def haproxy_lua_runs_script(stage):
+    """A function in Lua of a proxy runs a script for each request, and reads what it says: nobody else is
+    served so long, as the proxy has one thread."""
+    port, flag, file = free_port(), stage.folder / "slow", stage.folder / "haproxy.cfg"
+    find = write_script(stage.folder / "find-tenant", SOMETIMES.format(flag=flag) + "echo shop\n")
+    (stage.folder / "tenants.lua").write_text(TENANTS.format(command=find))
+    file.write_text(HAPROXY.format(folder=stage.folder, port=port))
+    proxy = stage.start("haproxy", "-db", "-f", file)
+    until("HAProxy", lambda: connects(port))
+    client = stage.rhythm(web.get, port=port)
+    with stage.recording(after=2.5):
+        flag.touch()
+        culprits = until_asleep("find-tenant")
+    return client.truth(culprits=culprits, others=[Who(proxy.pid)])

@@ -2,6 +2,8 @@
 language has for that: a stamped lock, an exchanger, a timer, a once, a cluster, a remote object."""
 
 import os
+import pathlib
+import shutil
 import sys
 import threading
 import time
@@ -14,23 +16,23 @@ from programs.languages import JAVA, go_server
 from programs.languages import SOURCES as ASSORTED
 from programs.native import Program
 from programs.once import runs
-from programs.servers import SLEEPS, browse
+from programs.servers import SLEEPS, browse, customer
 from stage import HERE, children, connects, free_port, thread_of, until
 
 SOURCES = HERE / "sources/desk"
 PARKS = r"LockSupport|\b[pP]ark\b|Unsafe_Park"
 
 
-def java(stage, name, *arguments):
-    """A program in Java that measures itself; `hang` of it needs the flag that is returned, too."""
+def java(stage, name, *arguments, options=()):
+    """A program in Java that measures itself; its last argument is the flag that is returned, too."""
     classes, flag = stage.subfolder("classes"), stage.folder / "now"
     stage.run("javac", "-d", classes, ASSORTED / "Beat.java", SOURCES / f"{name}.java")
-    return Program(stage, "java", "-cp", classes, name, flag, *arguments), flag
+    return Program(stage, "java", *options, "-cp", classes, name, *arguments, flag), flag
 
 
-def java_threads(stage, name, culprit):
+def java_threads(stage, name, culprit, *arguments, options=()):
     """A hang of the thread "heartbeat", because of another one."""
-    program, flag = java(stage, name)
+    program, flag = java(stage, name, *arguments, options=options)
     with stage.recording():
         program.hang(flag)
     return program.truth(
@@ -57,6 +59,20 @@ def java_exchanger(stage):
 def java_timer_thread(stage):
     """A task of a timer computes in the only thread that the timer has, and the next one is late."""
     return java_threads(stage, "Reminders", "reminders")
+
+
+CRITICAL = r"add_bytes|checksum|scanPicture|readPage|GCLocker|stall_until_clear|mem_allocate|allocate"
+
+
+@hang("Java", [CRITICAL], needs=[*JAVA, "cc"])
+def java_critical_array(stage):
+    """A thread computes in C with an array that the collector may not move (GetPrimitiveArrayCritical), so
+    nobody gets memory for which garbage has to be collected."""
+    library, home = stage.folder / "libscans.so", pathlib.Path(shutil.which("javac")).resolve().parents[1]
+    include = ["-I", home / "include", "-I", home / "include/linux"]
+    stage.run("cc", "-O2", "-g", "-shared", "-fPIC", *include, "-o", library, SOURCES / "scans.c")
+    options = ["-XX:+UseSerialGC", "-Xms12m", "-Xmx12m", "-Xmn4m"]
+    return java_threads(stage, "Scans", "scanner", library, options=options)
 
 
 def shows_log(path, flag):
@@ -182,6 +198,57 @@ def rust_stderr_lock(stage):
         time.sleep(0.1)
         program.hang(flag)
     return program.truth([Who(reader.who.pid)], [program.thread("exporter")])
+
+
+# A server that writes each visit to its console.
+VISITS = """
+-module(visits).
+-export([start/1]).
+
+start([Port]) ->
+    Options = [binary, {packet, line}, {active, false}, {reuseaddr, true}, {ip, {127, 0, 0, 1}}],
+    {ok, Listener} = gen_tcp:listen(list_to_integer(Port), Options),
+    accept(Listener).
+
+accept(Listener) ->
+    {ok, Socket} = gen_tcp:accept(Listener),
+    Pid = spawn(fun() -> receive go -> serve(Socket) end end),
+    ok = gen_tcp:controlling_process(Socket, Pid),
+    Pid ! go,
+    accept(Listener).
+
+serve(Socket) ->
+    case gen_tcp:recv(Socket, 0) of
+        {ok, Line} ->
+            log_visit(Line),
+            ok = gen_tcp:send(Socket, "page\\n"),
+            serve(Socket);
+        {error, closed} ->
+            gen_tcp:close(Socket)
+    end.
+
+log_visit(Line) ->
+    io:format("visit ~s ~s~n", [string:trim(Line), lists:duplicate(9000, $x)]).
+"""
+
+
+@hang("Erlang", [rf"draw_window|show_lines|log_visit|{SLEEPS}"], needs=["erl", "erlc"])
+def erlang_console_unread(stage):
+    """Nobody reads what a server writes to its console, so the one process that writes there waits, and
+    with it all that have something for it (io:format)."""
+    pipe, reader, draw = unread(stage)
+    port, file = free_port(), stage.folder / "visits.erl"
+    file.write_text(VISITS)
+    stage.run("erlc", "-o", stage.folder, file)
+    options = ["+S", "2", "-noinput", "-pa", stage.folder]
+    with open(pipe, "wb") as output:
+        server = stage.start("erl", *options, "-run", "visits", "start", port, stdout=output)
+    until("Erlang", lambda: connects(port))
+    client = stage.rhythm(customer, port=port, question="page")
+    with stage.recording(after=3):
+        draw.touch()
+    others = [Who(server.pid), *children(server.pid)]
+    return client.truth(culprits=[Who(reader.who.pid)], others=others)
 
 
 @hang("Python", [r"count_words|PyEval|thread_join|wait_for_thread_shutdown|_shutdown"])

@@ -125,6 +125,17 @@ service imap-login {{
   }}
 }}
 """
+
+
+def dovecot(stage):
+    """A mail server with one mailbox: its process, its port, and the mailbox, once it has letters."""
+    port, file, home = free_port(), stage.folder / "dovecot.conf", stage.subfolder("home", "mail")
+    file.write_text(DOVECOT.format(folder=stage.folder, port=port))
+    server = stage.start("dovecot", "-F", "-c", file)
+    until("Dovecot", lambda: connects(port))
+    return server, port, home / "inbox"
+
+
 LETTER = b"From: a@example.com\r\nSubject: order\r\n\r\nDear Sir\r\n"
 
 
@@ -151,22 +162,15 @@ def delivery(path):
 @hang("Dovecot", [rf"sort_letters|mbox_|fcntl|{SLEEPS}"], lock=True, needs=["dovecot"])
 def dovecot_locked_mailbox(stage):
     """A mail server waits for a mailbox (mbox), which a filter has locked."""
-    port, file, home = free_port(), stage.folder / "dovecot.conf", stage.subfolder("home", "mail")
-    file.write_text(DOVECOT.format(folder=stage.folder, port=port))
-    server = stage.start("dovecot", "-F", "-c", file)
-    until("Dovecot", lambda: connects(port))
+    server, port, mailbox = dovecot(stage)
     client = stage.rhythm(mail_program, port=port)
-    other = stage.deed(delivery, path=until("the mailbox", lambda: first_of(home / "inbox")))
+    until("the mailbox", mailbox.exists)
+    other = stage.deed(delivery, path=mailbox)
     with stage.recording():
         other.go()
         other.result()
         serving = children(server.pid)
     return client.truth(culprits=[other.who], others=[Who(server.pid), *serving])
-
-
-def first_of(path):
-    """The file, once it is there."""
-    return path if path.exists() else None
 
 
 SAMBA = """

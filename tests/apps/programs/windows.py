@@ -35,7 +35,7 @@ def gtk_pastes_from_busy_program(stage):
     return program.truth([Who(owner.pid, owner.pid)], [Who(server.pid)], Who(program.pid, program.pid))
 
 
-@hang("GTK", [rf"fetch_block|serve_drive|load_contents|g_file|fuse_|{SLEEPS}"], needs=["Xvfb"])
+@hang("GTK", [rf"fetch_block|serve_drive|preview_file|g_file|g_input_stream|fuse_|{SLEEPS}"], needs=["Xvfb"])
 def gtk_preview_on_slow_drive(stage):
     """A desktop program shows a file in its main loop, and that is on a file system (FUSE) that fetches it
     from far away."""

@@ -4,8 +4,8 @@ import java.util.logging.SimpleFormatter;
 import java.util.logging.StreamHandler;
 
 /**
- * A program whose log (java.util.logging) goes into the pipe of the second argument. "heartbeat" logs a
- * line every 20 ms. When the file of the first argument appears, "exporter" logs all that it exports, as
+ * A program whose log (java.util.logging) goes into the pipe of the first argument. "heartbeat" logs a
+ * line every 20 ms. When the file of the second argument appears, "exporter" logs all that it exports, as
  * one record that is longer than the pipe.
  */
 public final class Exports {
@@ -20,13 +20,13 @@ public final class Exports {
     }
 
     public static void main(String[] arguments) throws Exception {
-        FileOutputStream pipe = new FileOutputStream(arguments[1]);
+        FileOutputStream pipe = new FileOutputStream(arguments[0]);
         log.setUseParentHandlers(false);
         log.addHandler(new StreamHandler(pipe, new SimpleFormatter()));
         Beat.rhythm(Exports::logVisit);
         Beat.start("exporter", () -> {
             while (true) {
-                Beat.waitFor(arguments[0]);
+                Beat.waitFor(arguments[1]);
                 logExport();
             }
         });
