@@ -1,5 +1,5 @@
-"""Corners of the kernel and of libraries in which somebody may have to wait: a child that opens a file
-before it is a program, the handlers of fork, a folder's lock, a barrier between processes."""
+"""Corners of the kernel and of libraries in which somebody may have to wait: a child that is no program yet,
+the handlers of fork, a future that nobody wants, a folder's lock, a barrier between processes."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,7 @@ from programs.go_betweens import (
     LOOKUP,
 )
 from programs.kernel import ticking
-from programs.native import Program, between_threads
+from programs.native import Program, between_threads, compiled
 from programs.servers import SLEEPS
 from stage import HERE, until
 
@@ -88,7 +88,51 @@ def c_fork_handler(stage):
     return between_threads(stage, SOURCES / "helpers.c", "cleaner")
 
 
-@hang("MPI", [r"simulate_storm|next_step|Barrier|barrier|opal_progress"], needs=["mpicc", "mpirun"])
+ASYNC = r"write_mail|send_mail|take_order|_Async_state|_State_base|future|Thread::_M_join|thread::join"
+
+
+@hang("C++", [ASYNC], needs=["c++"])
+def cpp_discarded_future(stage):
+    """A program has a thread send a mail, and throws the future of std::async away: that waits for the
+    thread's end."""
+    flag = stage.folder / "now"
+    program = Program(stage, compiled(stage, SOURCES / "mails.cpp"), flag)
+    with stage.recording():
+        program.hang(flag)
+    sends = int((stage.folder / "now.tid").read_text())
+    return program.truth([Who(program.pid, sends)])
+
+
+def starts_in_jail(flag):
+    """A program that prepares each child before that becomes another program (preexec_fn)."""
+
+    def prepare_child():
+        if told(flag):
+            time.sleep(1.3)
+
+    def start_child():
+        process = subprocess.Popen(["/bin/true"], preexec_fn=prepare_child)
+        process.wait()
+        return process.pid
+
+    return start_child
+
+
+PREPARES = rf"prepare_child|start_child|fork_exec|child_exec|_execute_child|{SLEEPS}"
+
+
+@hang("Python", [PREPARES])
+def python_child_before_exec(stage):
+    """A child sleeps before it becomes another program, and its parent waits for that (Popen)."""
+    flag = stage.folder / "slow"
+    program = stage.rhythm(starts_in_jail, flag=flag)
+    with stage.recording(after=2.5):
+        flag.touch()
+    longest = program.longest()
+    return Truth(program.who, longest["from"], longest["to"], [Who(longest["result"])])
+
+
+@hang("MPI", [r"simulate_storm|next_step|MPI_Barrier|opal_progress"], needs=["mpicc", "mpirun"])
 def mpi_late_rank(stage):
     """A process of two comes late to a barrier, because it has more to compute; the other one looks again
     and again whether it is there."""

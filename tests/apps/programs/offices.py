@@ -227,13 +227,19 @@ def calls(port, expression):
     return call_function
 
 
-@hang("Tarantool", [], needs=["tarantool"])
-def tarantool_busy_fiber(stage):
-    """A fiber computes and never yields, so no other fiber of the database runs."""
+def tarantool(stage):
+    """A database with two functions; its process and its port."""
     port, file = free_port(), stage.folder / "sales.lua"
     file.write_text(TARANTOOL.format(folder=stage.folder, port=port))
     server = stage.start("tarantool", file)
     until("Tarantool", lambda: connects(port))
+    return server, port
+
+
+@hang("Tarantool", [], needs=["tarantool"])
+def tarantool_busy_fiber(stage):
+    """A fiber computes and never yields, so no other fiber of the database runs."""
+    server, port = tarantool(stage)
     client = stage.rhythm(calls, port=port, expression="show_price()")
     other = stage.deed(calls, port=port, expression="sum_sales(1.4)")
     with stage.recording():

@@ -3,8 +3,6 @@ programs, a database's fibers, a shell over a shared connection, a transfer."""
 
 import fcntl
 import os
-import shutil
-import pathlib
 import signal
 import threading
 import time
@@ -12,18 +10,18 @@ import time
 from hang import Who, hang
 from programs.crowds import Crowd, truth_of
 from programs.languages import JAVA
-from programs.offices import TARANTOOL, calls
+from programs.native import compiled
+from programs.offices import calls, tarantool
 from programs.once import runs, started
 from programs.repeated import AT_LEAST, LATE, meanwhile, often
-from programs.servers import SLEEPS, SSHD
-from programs.native import compiled
+from programs.servers import SLEEPS, shared_connection
 from programs.visitors import dovecot, mail_program
-from stage import HERE, children, connects, free_port, thread_of, until
+from stage import HERE, children, thread_of, until
 
 SOURCES = HERE / "sources/desk"
 
 
-@hang("C++", [r"load_film|show_film|atomic_wait|__wait|notify"], needs=["c++"])
+@hang("C++", [r"load_film|show_film|atomic_wait"], needs=["c++"])
 def cpp_twenty_wait_for_value(stage):
     """Twenty threads wait until a variable has a value (std::atomic::wait), which another one computes."""
     flag = stage.folder / "now"
@@ -83,10 +81,7 @@ def reports(port):
 @hang("Tarantool", [], False, ["tarantool"], LATE)
 def tarantool_fiber_often(stage):
     """A fiber computes for 160 ms without a yield, again and again."""
-    port, file = free_port(), stage.folder / "sales.lua"
-    file.write_text(TARANTOOL.format(folder=stage.folder, port=port))
-    server = stage.start("tarantool", file)
-    until("Tarantool", lambda: connects(port))
+    server, port = tarantool(stage)
     client = stage.rhythm(calls, port=port, expression="show_price()")
     other = stage.deed(reports, port=port)
     meanwhile(stage, other)
@@ -96,22 +91,8 @@ def tarantool_fiber_often(stage):
 @hang("OpenSSH", [], needs=["sshd", "ssh", "ssh-keygen"])
 def ssh_stopped_master(stage):
     """A command still waits for a connection that it shares, whose owner somebody has stopped (Ctrl-Z)."""
-    port, folder = free_port(), stage.folder
-    for key in ("host", "user"):
-        stage.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key)
-    login = folder / "ssh-login"
-    login.write_text('#!/bin/sh\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n')
-    login.chmod(0o755)
-    (folder / "sshd.conf").write_text(SSHD.format(folder=folder, port=port))
-    # Debian's unit would make this folder.
-    pathlib.Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    stage.start(shutil.which("sshd"), "-D", "-e", "-f", folder / "sshd.conf")
-    until("sshd", lambda: connects(port))
-    ssh = ["ssh", "-F", "none", "-S", folder / "control", "-p", port, "-i", folder / "user"]
-    ssh += ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
-    ssh = [str(word) for word in [*ssh, "-o", "BatchMode=yes", "root@127.0.0.1"]]
-    owner = stage.start(*ssh, "-M", "-N")
-    until("the connection", (folder / "control").exists)
+    login = '#!/bin/sh\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n'
+    _, owner, ssh = shared_connection(stage, login)
     script = stage.errand(runs, argv=[*ssh, "true"])
     stage.closing.callback(os.kill, owner.pid, signal.SIGCONT)
     with stage.recording(after=1.6):

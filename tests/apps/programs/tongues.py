@@ -61,7 +61,7 @@ def java_timer_thread(stage):
     return java_threads(stage, "Reminders", "reminders")
 
 
-CRITICAL = r"add_bytes|checksum|scanPicture|readPage|GCLocker|stall_until_clear|mem_allocate|allocate"
+CRITICAL = r"add_bytes|checksum|scanPicture|readPage|GCLocker|stall_until_clear|mem_allocate"
 
 
 @hang("Java", [CRITICAL], needs=[*JAVA, "cc"])
@@ -156,7 +156,7 @@ def returns_page(port, path):
     return browse(port, path)
 
 
-@hang("Ruby", [r"ask_warehouse|count_article|monitor|mutex|rb_|vm_exec"], lock=True, needs=["ruby"])
+@hang("Ruby", [r"ask_warehouse|count_article|monitor|mutex|rb_f_sleep"], lock=True, needs=["ruby"])
 def ruby_remote_object(stage):
     """A program calls an object of another process (DRb), in which a thread sleeps with the object's
     monitor."""
@@ -251,7 +251,7 @@ def erlang_console_unread(stage):
     return client.truth(culprits=[Who(reader.who.pid)], others=others)
 
 
-@hang("Python", [r"count_words|PyEval|thread_join|wait_for_thread_shutdown|_shutdown"])
+@hang("Python", [r"count_words|thread_join|wait_for_thread_shutdown|_shutdown"])
 def python_does_not_end(stage):
     """A command has done its work, and does not end, because a thread of it still computes."""
     command = [sys.executable, SOURCES / "summary.py", 14_000_000 * stage.attempt]

@@ -68,6 +68,12 @@ def visits_template(port):
     return show_template
 
 
+def creates_database(port):
+    """A program that makes a database for a new customer."""
+    connection = postgres.connect(port)
+    return lambda: connection.run("create database shop") and None, postgres.backend_of(connection)
+
+
 TEMPLATE = [r"CountOtherDBBackends|createdb", READS, rf"show_template|{SLEEPS}"]
 
 
@@ -88,12 +94,6 @@ def postgres_template_in_use(stage):
         )
         visitor.result()
     return truth
-
-
-def creates_database(port):
-    """A program that makes a database for a new customer."""
-    connection = postgres.connect(port)
-    return lambda: connection.run("create database shop") and None, postgres.backend_of(connection)
 
 
 DOVECOT = """

@@ -23,7 +23,7 @@ def desktop(stage, display, script, *arguments):
     return Program(stage, PYTHON, SOURCES / script, *arguments, env=os.environ | settings)
 
 
-@hang("GTK", [r"lay_out_pages|wait_for_(text|contents)|gtk_clipboard|PyEval"], needs=["Xvfb"])
+@hang("GTK", [r"lay_out_pages|wait_for_(text|contents)|gtk_clipboard"], needs=["Xvfb"])
 def gtk_pastes_from_busy_program(stage):
     """A desktop program pastes what another one has copied, and that one computes in its main loop."""
     (server, display), flag = screen(stage), stage.folder / "compute"
@@ -47,7 +47,7 @@ def gtk_preview_on_slow_drive(stage):
     return program.truth([Who(server.who.pid)], victim=Who(program.pid, program.pid))
 
 
-@hang("Qt", [r"load_document|give_file|waitForReadyRead|QLocalSocket|PyEval"])
+@hang("Qt", [r"load_document|give_file|waitForReadyRead|QLocalSocket"])
 def qt_second_instance(stage):
     """Who is started second gives its file to the program that already runs (QLocalSocket), and that one
     loads a document in its main loop."""

@@ -222,7 +222,13 @@ def socat_child_limit(stage):
 STARTS_DAEMON = "sleep 2.3 & exit"
 
 
-@hang("flock", [], lock=True, needs=["flock"])
+def daemon_of(job):
+    """The `sleep` in the session of the job, if there is one; the job itself may have ended."""
+    found = subprocess.run(["pgrep", "-s", str(job.pid), "-x", "sleep"], capture_output=True)
+    return Who(int(found.stdout), name="sleep") if found.stdout else None
+
+
+@hang("flock", [], lock=True, needs=["flock", "pgrep"])
 def flock_inherited_by_daemon(stage):
     """A job with a lock has ended, but has started a daemon, which has the file still open."""
     path = stage.folder / "lock"
@@ -236,9 +242,3 @@ def flock_inherited_by_daemon(stage):
         script.go()
         waits, _ = started(script.who.pid, "flock")
         return script.truth(culprits=[sleep], others=waits)
-
-
-def daemon_of(job):
-    """The `sleep` in the session of the job, if there is one; the job itself may have ended."""
-    found = subprocess.run(["pgrep", "-s", str(job.pid), "-x", "sleep"], capture_output=True)
-    return Who(int(found.stdout), name="sleep") if found.stdout else None
