@@ -138,7 +138,8 @@ def mpi_late_rank(stage):
     and again whether it is there."""
     program, flag = stage.folder / "tides", stage.folder / "now"
     stage.run("mpicc", "-O2", "-g", "-pthread", "-o", program, SOURCES / "tides.c")
-    options = ["--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader"]
+    options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    options += ["--mca", "btl", "self,vader"]
     simulation = Program(stage, "mpirun", "-n", "2", *options, program, flag, cwd=stage.folder)
     with stage.recording():
         simulation.hang(flag)
