@@ -521,13 +521,12 @@ ForceCommand {folder}/ssh-login
 """
 
 
-@hang("OpenSSH", [r"nanosleep"], needs=["sshd", "ssh", "ssh-keygen"])
-def ssh_slow_login(stage):
-    """A command over a shared connection waits for the script that each login runs."""
-    port, flag, folder = free_port(), stage.folder / "slow", stage.folder
+def shared_connection(stage, login):
+    """A server that runs the script `login` for each command, and a connection to it that commands share:
+    the server's process, that of the connection, and the beginning of a command."""
+    port, folder = free_port(), stage.folder
     for key in ("host", "user"):
         stage.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key)
-    login = SOMETIMES.format(flag=flag) + 'exec sh -c "$SSH_ORIGINAL_COMMAND"\n'
     write_script(folder / "ssh-login", login)
     (folder / "sshd.conf").write_text(SSHD.format(folder=folder, port=port))
     # Debian's unit would make this folder.
@@ -540,6 +539,15 @@ def ssh_slow_login(stage):
     ssh = [str(word) for word in [*ssh, "-o", "BatchMode=yes", "root@127.0.0.1"]]
     shared = stage.start(*ssh, "-M", "-N")
     until("the connection", control.exists)
+    return server, shared, ssh
+
+
+@hang("OpenSSH", [r"nanosleep"], needs=["sshd", "ssh", "ssh-keygen"])
+def ssh_slow_login(stage):
+    """A command over a shared connection waits for the script that each login runs."""
+    flag = stage.folder / "slow"
+    login = SOMETIMES.format(flag=flag) + 'exec sh -c "$SSH_ORIGINAL_COMMAND"\n'
+    server, shared, ssh = shared_connection(stage, login)
     client = stage.rhythm(script, argv=[*ssh, "true"])
     with stage.recording(after=2):
         flag.touch()
