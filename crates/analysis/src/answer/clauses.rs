@@ -5,7 +5,7 @@ use super::proofs::{Proofs, event_of};
 use super::waker_vs_holder::WakerVsHolder;
 use super::words::{at, headline};
 use crate::diagnose::Stall;
-use crate::explain::{ChainLink, LinkState, Share, What, class_of, fell_asleep};
+use crate::explain::{ChainLink, Hop, LinkState, Share, What, class_of, fell_asleep};
 use crate::stalls::machine;
 use crate::user_marks::{MarkKind, UserMark};
 use crate::wording::sentence::{Sentence, Span, Subject, count, duration, plural, sentence};
@@ -303,64 +303,7 @@ fn link_clause(proofs: &Proofs<'_>, link: &ChainLink) -> Clause {
         proofs.name(link.thread).seen_at(own)
     );
     sentence.push(match (link.state, &link.hop) {
-        (LinkState::Sleeping, Some(hop)) => {
-            let by = proofs.name(hop.by).seen_at(Reference {
-                thread: Some(hop.by),
-                window: hop.window,
-                event: hop.wake.map(Event::Waking),
-            });
-            let slept = hop.slept.duration_ns();
-            let whole = match slept > link.window.duration_ns() {
-                true => sentence!(" (after {} in all)", duration(slept)),
-                false => Sentence::default(),
-            };
-            let more = match link.hops.saturating_sub(1) as u64 {
-                0 => Sentence::default(),
-                more => sentence!(", and {}", plural(more, "more such wait")),
-            };
-            let words = wait_words::of_wait(analysis, hop.class, hop.wait_stack);
-            let class = match hop.owner.filter(|owner| *owner != hop.by) {
-                Some(owner) => sentence!("{}, held by {}", words, proofs.name(owner)),
-                None => Sentence::from(words),
-            };
-            match (hop.wake, hop.started) {
-                (Some(_), _) => {
-                    sentence!(" waited ({}) until {} woke it{}{}", class, by, whole, more)
-                }
-                (None, None) if hop.released.is_some() => {
-                    sentence!(
-                        " waited ({}) until {} let another have it{}{}",
-                        class,
-                        by,
-                        whole,
-                        more
-                    )
-                }
-                (None, None) if hop.ran_on => {
-                    sentence!(" waited ({}) while {} ran{}{}", class, by, whole, more)
-                }
-                (None, Some(started)) => sentence!(
-                    " waited ({}) until {} had started {}, which woke it{}{}",
-                    class,
-                    by,
-                    proofs.name(started),
-                    whole,
-                    more
-                ),
-                (None, None) if hop.class == WaitClass::Lock => {
-                    sentence!(" waits ({}) for {}, which still holds it", class, by)
-                }
-                (None, None) if hop.class == WaitClass::Process => {
-                    sentence!(" waits ({}) for {}, which has not ended yet", class, by)
-                }
-                (None, None) if hop.class == WaitClass::Condition => {
-                    sentence!(" waits ({}) for {}, which works meanwhile", class, by)
-                }
-                (None, None) => {
-                    sentence!(" waits ({}) for {}, which has not answered yet", class, by)
-                }
-            }
-        }
+        (LinkState::Sleeping, Some(hop)) => hop_words(proofs, link, hop),
         (LinkState::Sleeping, None) => {
             let segment = &link.piece.segment;
             let stack = segment.wait_stack(analysis.trace);
@@ -372,6 +315,61 @@ fn link_clause(proofs: &Proofs<'_>, link: &ChainLink) -> Clause {
         (LinkState::Unknown, _) => Sentence::from(": not recorded"),
     });
     Clause::new(ClauseKind::Chain, sentence)
+}
+
+/// What the thread of a link waited for, and who ended that.
+fn hop_words(proofs: &Proofs<'_>, link: &ChainLink, hop: &Hop) -> Sentence {
+    let analysis = proofs.analysis;
+    let by = proofs.name(hop.by).seen_at(Reference {
+        thread: Some(hop.by),
+        window: hop.window,
+        event: hop.wake.map(Event::Waking),
+    });
+    let slept = hop.slept.duration_ns();
+    let whole = match slept > link.window.duration_ns() {
+        true => sentence!(" (after {} in all)", duration(slept)),
+        false => Sentence::default(),
+    };
+    let more = match link.hops.saturating_sub(1) as u64 {
+        0 => Sentence::default(),
+        more => sentence!(", and {}", plural(more, "more such wait")),
+    };
+    let words = wait_words::of_wait(analysis, hop.class, hop.wait_stack);
+    let class = match hop.owner.filter(|owner| *owner != hop.by) {
+        Some(owner) => sentence!("{}, held by {}", words, proofs.name(owner)),
+        None => Sentence::from(words),
+    };
+    match (hop.wake, hop.started) {
+        (Some(_), _) => {
+            sentence!(" waited ({}) until {} woke it{}{}", class, by, whole, more)
+        }
+        (None, None) if hop.released.is_some() => {
+            sentence!(" waited ({}) until {} let another have it{}{}", class, by, whole, more)
+        }
+        (None, None) if hop.ran_on => {
+            sentence!(" waited ({}) while {} ran{}{}", class, by, whole, more)
+        }
+        (None, Some(started)) => sentence!(
+            " waited ({}) until {} had started {}, which woke it{}{}",
+            class,
+            by,
+            proofs.name(started),
+            whole,
+            more
+        ),
+        (None, None) if hop.class == WaitClass::Lock => {
+            sentence!(" waits ({}) for {}, which still holds it", class, by)
+        }
+        (None, None) if hop.class == WaitClass::Process => {
+            sentence!(" waits ({}) for {}, which has not ended yet", class, by)
+        }
+        (None, None) if hop.class == WaitClass::Condition => {
+            sentence!(" waits ({}) for {}, which works meanwhile", class, by)
+        }
+        (None, None) => {
+            sentence!(" waits ({}) for {}, which has not answered yet", class, by)
+        }
+    }
 }
 
 /// A span, right-aligned in a column of `width` characters.
