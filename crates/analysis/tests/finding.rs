@@ -113,6 +113,7 @@ fn a_client_whose_server_computed_for_once_is_found_wherever_it_waits() {
         assert_eq!(found.len(), 1, "one hang, both sides joined: {wait:?}");
         let stall = &found[0];
         assert!(stall.victims.contains(&client), "{wait:?}");
+        assert!(!stall.candidate.event_loop, "it would have seen to any event: {wait:?}");
         assert_eq!(
             (stall.finding.pattern, stall.finding.culprit, stall.finding.function.as_str()),
             (Pattern::CpuBound, Some(server), "sort_rows"),

@@ -150,12 +150,14 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
             continue;
         }
         let wait = one_wait(view, cycle);
+        // A loop that waits for events would have seen to any that came.
+        let is_away = !most.is_some_and(|sleep| is_pump(analysis, sleep));
         found.push(Candidate {
             kind: StallKind::Rhythm,
             victim: view.thread,
             window: wait.map_or(cycle, |wait| wait.window),
             operation: wait.cloned(),
-            event_loop: view.event_loop,
+            event_loop: view.event_loop && is_away,
             machine: None,
         });
     }
@@ -192,8 +194,11 @@ pub(super) fn goes_on(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
 /// True for the sleep of a worker that has nothing to do, and has asked nobody for anything: whoever
 /// waits for what it does later is the victim.
 fn is_rest(analysis: &Analysis<'_>, sleep: &Sleep<'_>) -> bool {
-    class_of(analysis, sleep.segment) == WaitClass::Idle
-        && !analysis.stacks.is_pump(sleep.segment.wait_stack(analysis.trace))
+    class_of(analysis, sleep.segment) == WaitClass::Idle && !is_pump(analysis, sleep)
+}
+
+fn is_pump(analysis: &Analysis<'_>, sleep: &Sleep<'_>) -> bool {
+    analysis.stacks.is_pump(sleep.segment.wait_stack(analysis.trace))
 }
 
 /// True for a sleep that no thread ended, and that the program chose: its own timer did, or
