@@ -21,8 +21,11 @@ const MIN_USUAL: usize = 20;
 const MAX_BEFORE: usize = 4;
 /// Minimum waits at one place, of different threads at the same time, that are a crowd.
 const MIN_CROWD: usize = 4;
-/// Maximum waits of one place of a process, the longest first.
+/// Maximum breaks of one place of a process, the longest first.
 const MAX_OF_PLACE: usize = 8;
+/// Maximum waits of one place, and of one process, that are looked at, the longest first. *Why:* there may
+/// be thousands of threads, each with a past to look through.
+const MAX_LOOKED_AT: [usize; 2] = [32, 256];
 
 /// The long waits of a thread at places to which it seldom comes.
 pub(super) fn rare_waits(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Vec<Operation> {
@@ -64,6 +67,7 @@ fn of_process(analysis: &Analysis<'_>, mut rare: Vec<Operation>) -> Vec<Candidat
     let Some(first) = rare.first() else { return Vec::new() };
     let process = analysis.trace.threads.get(first.thread).process;
     rare.sort_by_key(|wait| (Reverse(wait.window.duration_ns()), wait.thread));
+    keep_longest(&mut rare);
     keep_crowds(&mut rare);
     let from: Vec<Vec<u64>> = rare.iter().map(|wait| places_before(analysis, wait)).collect();
     let mut absences: FxHashMap<u64, Vec<Absence>> =
@@ -91,6 +95,18 @@ fn of_process(analysis: &Analysis<'_>, mut rare: Vec<Operation>) -> Vec<Candidat
         machine: None,
     };
     found.into_iter().map(candidate).collect()
+}
+
+/// Leaves out the shorter of very many; the longest come first.
+fn keep_longest(waits: &mut Vec<Operation>) {
+    let [of_place, of_process] = MAX_LOOKED_AT;
+    let mut seen: FxHashMap<u64, usize> = FxHashMap::default();
+    waits.retain(|wait| {
+        let count = seen.entry(wait.signature).or_default();
+        *count += 1;
+        *count <= of_place
+    });
+    waits.truncate(of_process);
 }
 
 fn is_condition(wait: &Operation) -> bool {
