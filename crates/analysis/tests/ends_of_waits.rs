@@ -494,7 +494,12 @@ fn who_spins_for_others_waits_for_the_one_that_works() {
             desktop.scene.switch(1_100 * MS, cpu, worker, Sleeping, IDLE, NONE);
         }
         desktop.pump_all(1_110, 1_300);
-        let (stall, text) = judged(&desktop.scene.finish(3, 1_300 * MS));
+        let mut trace = desktop.scene.finish(3, 1_300 * MS);
+        let processes: Vec<ProcessId> = trace.threads.processes().map(|(id, _)| id).collect();
+        for process in processes {
+            trace.threads.process_mut(process).unwrap().parent_pid = Some(50);
+        }
+        let (stall, text) = judged(&trace);
         assert_eq!(stall.finding.evidence, Evidence::Inferred, "{text}");
         assert!(text.contains("spinning until another thread or process"), "{text}");
         let (culprit, function) = (stall.finding.culprit, stall.finding.function.as_str());

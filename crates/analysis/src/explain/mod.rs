@@ -44,6 +44,7 @@ use creator::until_birth;
 use idle_waits::join_idle_waits;
 pub(crate) use owners::signalled_by;
 use owners::{ended_by, released_by_owner};
+pub(crate) use runner::active_ns;
 use runner::runner_of;
 use timed_waits::{join_timed_waits, looks};
 use unhitch_model::{ThreadId, Time, Window};

@@ -34,7 +34,7 @@ pub(super) fn runner_of(
 }
 
 /// How long a thread ran, or was ready to.
-fn active_ns(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> u64 {
+pub(crate) fn active_ns(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> u64 {
     let mut active_ns = 0;
     analysis.timeline.each_segment(analysis.trace, thread, window, &mut |segment| {
         if matches!(segment.state, State::Ran | State::Runnable { .. }) {

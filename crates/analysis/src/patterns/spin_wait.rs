@@ -8,7 +8,7 @@
 
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
-use crate::explain::{Cause, Piece};
+use crate::explain::{Cause, Piece, active_ns};
 use crate::samples::{Spinning, spinning};
 use crate::stacks::classes::SpinsFor;
 use crate::stacks::text::own_function;
@@ -68,7 +68,7 @@ fn for_event(case: &Case<'_>, spinner: ThreadId, spin: &Spin) -> Finding {
     let computing = worker.map(|worker| (worker, case.computing(worker, &[window])));
     let mut cause = sentence!("spinning {}", what);
     if let Some((worker, computing)) = &computing {
-        let (name, ran_ns) = (case.name(*worker), active_ns(case, *worker));
+        let (name, ran_ns) = (case.name(*worker), active_ns(case.analysis, *worker, window));
         sentences.push(sentence!(
             "{}, the only other one of this program that worked meanwhile, did so for {} of {}.",
             name.clone(),
@@ -98,7 +98,7 @@ fn worker(case: &Case<'_>, spinner: ThreadId) -> Option<ThreadId> {
     let (analysis, window) = (case.analysis, case.explanation.window);
     let threads = &analysis.trace.threads;
     let works = |thread: &ThreadId| {
-        active_ns(case, *thread) * 2 >= window.duration_ns()
+        active_ns(analysis, *thread, window) * 2 >= window.duration_ns()
             && spinning(analysis, *thread, window).is_none()
     };
     let only = |all: &mut dyn Iterator<Item = ThreadId>| {
@@ -111,21 +111,12 @@ fn worker(case: &Case<'_>, spinner: ThreadId) -> Option<ThreadId> {
     let name = |leader: ThreadId| threads.name_at(leader, window.end);
     let siblings = threads.processes().filter(|(other, sibling)| {
         *other != process
-            && sibling.parent_pid == own.parent_pid
+            && sibling.parent_pid.is_some_and(|parent| own.parent_pid == Some(parent))
             && name(sibling.leader) == name(own.leader)
     });
     let colleagues = analysis.threads_of(process).iter().copied();
     only(&mut colleagues.filter(|thread| *thread != spinner))
         .or_else(|| only(&mut siblings.flat_map(|(id, _)| analysis.threads_of(id).iter().copied())))
-}
-
-/// How long a thread ran, or was ready to, in the stall.
-fn active_ns(case: &Case<'_>, thread: ThreadId) -> u64 {
-    let segments = case.analysis.segments(thread, case.explanation.window);
-    let active = segments
-        .iter()
-        .filter(|segment| matches!(segment.state, State::Ran | State::Runnable { .. }));
-    active.map(|segment| segment.window.duration_ns()).sum()
 }
 
 /// The samples of a thread that went round and round.
