@@ -63,7 +63,7 @@ pub fn edges(opened: &Opened, stall: &Stall) -> Vec<Edge> {
     };
     for hop in 0..explanation.hops.len() {
         let edge = tree.edge_of(hop);
-        tree.edges[edge].waits += 1;
+        tree.edges[edge].waits += i64::from(explanation.hops[hop].waits);
     }
     for piece in &explanation.pieces {
         let edge = piece.hop.map_or(0, |hop| tree.edge_of(hop as usize));

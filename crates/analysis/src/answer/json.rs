@@ -338,7 +338,8 @@ impl Stall {
                                 != WakeContext::Idle
                         })
                 };
-                (self.explanation.hops.iter().filter(by_tasks).count(), 0)
+                let waits = self.explanation.hops.iter().filter(by_tasks);
+                (waits.map(|hop| hop.waits as usize).sum(), 0)
             }
         }
     }

@@ -172,11 +172,13 @@ impl Functions<'_, '_> {
             let who = Who::of(self.analysis, piece.thread, piece.window.start);
             let sum = sums.entry((piece.cause, who)).or_default();
             sum.0 += piece.window.duration_ns();
-            sum.1.push((piece.thread, piece.window));
+            sum.1.push((piece.thread, piece.span()));
         }
-        let ((cause, who), (ns, runs)) = sums
+        let ((cause, who), (ns, mut runs)) = sums
             .into_iter()
             .max_by_key(|((cause, who), (ns, _))| (*ns, Reverse(*cause), Reverse(who.clone())))?;
+        // Several pieces of one burst share its window.
+        runs.dedup();
         let function = match cause {
             Cause::Ran => hot_spot(self.analysis, &runs)
                 .map(|spot| self.analysis.trace.name(spot.function).to_owned()),

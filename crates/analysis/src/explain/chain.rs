@@ -100,14 +100,13 @@ impl Explanation {
                 ),
                 _ => (Key { thread: piece.thread, state: state_of(piece), by: None }, None),
             };
-            let length = piece.window.duration_ns();
+            let (length, pieces) = (piece.window.duration_ns(), piece.count() as usize);
             match groups.last_mut() {
                 Some(last) if last.key == key => {
-                    let hops =
-                        usize::from(hop.is_some_and(|hop| {
-                            last.hop.is_none_or(|last| last.window != hop.window)
-                        }));
-                    last.absorb(piece.window, (1, hops), length, Some((*piece, hop)));
+                    let new =
+                        hop.filter(|hop| last.hop.is_none_or(|last| last.window != hop.window));
+                    let hops = new.map_or(0, |hop| hop.waits as usize);
+                    last.absorb(piece.window, (pieces, hops), length, Some((*piece, hop)));
                 }
                 _ => {
                     let (prev, next) = (groups.len().wrapping_sub(1), groups.len() + 1);
@@ -117,8 +116,8 @@ impl Explanation {
                         piece: *piece,
                         hop,
                         key_ns: length,
-                        pieces: 1,
-                        hops: usize::from(hop.is_some()),
+                        pieces,
+                        hops: hop.map_or(0, |hop| hop.waits as usize),
                         prev,
                         next,
                         version: 0,

@@ -71,6 +71,8 @@ pub struct Hop {
     pub parent: Option<u32>,
     /// 1 for the victim's own waits, one more for each hop.
     pub depth: u32,
+    /// How many waits it stands for: 1, but for those of a burst.
+    pub waits: u32,
 }
 
 /// A stretch of the window with its cause. Pieces do not overlap and leave no gap.
@@ -84,8 +86,34 @@ pub struct Piece {
     pub thread: ThreadId,
     /// The hop that led to that thread; none for the victim itself.
     pub hop: Option<u32>,
-    /// The thread's own segment (clipped), with its stack and wake-up.
+    /// The thread's own segment (clipped), with its stack and wake-up; of a burst, the longest.
     pub segment: Segment,
+    /// The burst that it is a sum of.
+    pub burst: Option<Burst>,
+}
+
+/// Many short pieces in a row, of which those alike are summed: what they sum to is exact, when in the
+/// burst each came is not.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Burst {
+    /// All of the burst.
+    pub window: Window,
+    /// How many pieces were summed.
+    pub pieces: u32,
+    /// Who had the CPU, where the pieces waited for one.
+    pub occupant: Option<ThreadId>,
+}
+
+impl Piece {
+    /// A time that holds all that its thread did in it: its window, or the burst that it is a part of.
+    pub fn span(&self) -> Window {
+        self.burst.map_or(self.window, |burst| burst.window)
+    }
+
+    /// How many pieces it stands for: 1, but for those of a burst.
+    pub fn count(&self) -> u32 {
+        self.burst.map_or(1, |burst| burst.pieces)
+    }
 }
 
 /// A window of one thread's time, explained.

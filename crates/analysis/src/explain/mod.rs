@@ -8,6 +8,7 @@
 mod acquisition;
 mod asked;
 mod awaited;
+mod bursts;
 mod chain;
 mod creator;
 mod explanation;
@@ -24,7 +25,7 @@ mod timed_waits;
 mod wait_class;
 
 pub use chain::{ChainLink, LinkState};
-pub use explanation::{Cause, Explanation, Hop, Piece};
+pub use explanation::{Burst, Cause, Explanation, Hop, Piece};
 pub use occupants::{awaited_cpu, occupants};
 pub(crate) use operations::woke_someone_of;
 pub use operations::{Operation, operations};
@@ -40,6 +41,7 @@ use crate::timeline::{Segment, State};
 use acquisition::acquisition;
 pub(crate) use asked::asked_at_end;
 pub(crate) use awaited::owned_at_end;
+use bursts::Bursts;
 use creator::until_birth;
 use idle_waits::join_idle_waits;
 pub(crate) use owners::signalled_by;
@@ -49,76 +51,107 @@ use runner::runner_of;
 use timed_waits::{join_timed_waits, looks};
 use unhitch_model::{ThreadId, Time, Window};
 
+/// A thread's time that is being explained.
+struct Frame {
+    thread: ThreadId,
+    window: Window,
+    /// The hop that led to it; none for the victim.
+    hop: Option<u32>,
+    /// What of it is left.
+    segments: std::vec::IntoIter<Segment>,
+    bursts: Bursts,
+}
+
 /// Explains what kept `victim` inside `window`.
 pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Explanation {
     let window = window.intersect(analysis.timeline.life(victim));
     let mut explanation =
         Explanation { victim, window, pieces: Vec::new(), hops: Vec::new(), blames: None };
-    let mut open: Vec<(ThreadId, Window, Option<u32>)> = vec![(victim, window, None)];
-    while let Some((thread, window, hop)) = open.pop() {
-        if window.is_empty() {
+    let mut frames: Vec<Frame> = Vec::new();
+    enter(analysis, &mut explanation, &mut frames, (victim, window, None));
+    while let Some(frame) = frames.last_mut() {
+        let Some(segment) = frame.segments.next() else {
+            frame.bursts.end(analysis, &mut explanation);
+            frames.pop();
             continue;
-        }
-        let (segments, queued) = since_acquisition(analysis, thread, window, explanation.hop(hop));
-        let before = analysis.timeline.life(thread).start.min(window.end);
-        if window.start < before && !queued {
-            let unborn = Window::new(window.start, before);
-            match until_birth(analysis, &explanation, hop, unborn) {
-                Some(next) => {
-                    open.push((next.by, unborn, Some(explanation.hops.len() as u32)));
-                    explanation.hops.push(next);
+        };
+        frame.bursts.begin(analysis, &mut explanation, &segment);
+        let (thread, window, hop) = (frame.thread, frame.window, frame.hop);
+        // A waker that seems asleep while it wakes is damage; following only earlier ends
+        // is also what makes this terminate. An owner may well sleep until the end.
+        let is_owner = || {
+            let led = explanation.hop(hop);
+            led.is_none_or(|hop| hop.release().is_none() && hop.started.is_none() && !hop.ran_on)
+        };
+        let earlier = segment.window.end < window.end
+            || is_owner()
+            || really_ends(analysis, &segment) < wait_ends(analysis, &explanation, hop);
+        match follow(analysis, thread, &segment, hop, &explanation).filter(|_| earlier) {
+            Some(next) => {
+                let first = explanation.hops.len() as u32;
+                explanation.hops.extend(owner_then_waker(analysis, next, &segment));
+                // The last is entered first: the frame on top is the earliest.
+                for at in (first..explanation.hops.len() as u32).rev() {
+                    let Hop { by, window, .. } = explanation.hops[at as usize];
+                    enter(analysis, &mut explanation, &mut frames, (by, window, Some(at)));
                 }
-                None => explanation.pieces.push(unseen(thread, unborn, hop)),
             }
-        }
-        let seen_end = segments.last().map_or(before.max(window.start), |last| last.window.end);
-        if seen_end < window.end {
-            explanation.pieces.push(unseen(thread, Window::new(seen_end, window.end), hop));
-        }
-        for segment in segments.into_iter().rev() {
-            // A waker that seems asleep while it wakes is damage; following only earlier ends
-            // is also what makes this terminate. An owner may well sleep until the end.
-            let is_owner = || {
-                let led = explanation.hop(hop);
-                led.is_none_or(|hop| {
-                    hop.release().is_none() && hop.started.is_none() && !hop.ran_on
-                })
-            };
-            let earlier = segment.window.end < window.end
-                || is_owner()
-                || really_ends(analysis, &segment) < wait_ends(analysis, &explanation, hop);
-            match follow(analysis, thread, &segment, hop, &explanation).filter(|_| earlier) {
-                Some(next) => {
-                    for hop in owner_then_waker(analysis, next, &segment) {
-                        explanation.hops.push(hop);
-                        open.push((hop.by, hop.window, Some(explanation.hops.len() as u32 - 1)));
-                    }
-                }
-                None => {
-                    let asleep = matches!(segment.state, State::Sleeping(_));
-                    // A kernel worker that only reports the device's completion rested until
-                    // then: the device took that time.
-                    let device = explanation.hop(hop).filter(|hop| {
-                        hop.class.is_disk() && class_of(analysis, &segment) == WaitClass::KernelIdle
-                    });
-                    let (cause, thread) = match device {
-                        Some(hop) => (Cause::Io, hop.sleeper),
-                        None if asleep && !earlier => (Cause::Lost, thread),
-                        None => (terminal(analysis, &segment), thread),
-                    };
-                    explanation.pieces.push(Piece {
-                        window: segment.window,
-                        cause,
-                        thread,
-                        hop,
-                        segment,
-                    });
-                }
+            None => {
+                let asleep = matches!(segment.state, State::Sleeping(_));
+                // A kernel worker that only reports the device's completion rested until
+                // then: the device took that time.
+                let device = explanation.hop(hop).filter(|hop| {
+                    hop.class.is_disk() && class_of(analysis, &segment) == WaitClass::KernelIdle
+                });
+                let (cause, thread) = match device {
+                    Some(hop) => (Cause::Io, hop.sleeper),
+                    None if asleep && !earlier => (Cause::Lost, thread),
+                    None => (terminal(analysis, &segment), thread),
+                };
+                explanation.pieces.push(Piece {
+                    window: segment.window,
+                    cause,
+                    thread,
+                    hop,
+                    segment,
+                    burst: None,
+                });
             }
         }
     }
     explanation.pieces.sort_by_key(|piece| piece.window);
     explanation
+}
+
+/// Goes on with what a thread did in a window, to which a hop led, and first with who started it.
+fn enter(
+    analysis: &Analysis<'_>,
+    explanation: &mut Explanation,
+    frames: &mut Vec<Frame>,
+    (thread, window, hop): (ThreadId, Window, Option<u32>),
+) {
+    if window.is_empty() {
+        return;
+    }
+    let (segments, queued) = since_acquisition(analysis, thread, window, explanation.hop(hop));
+    let before = analysis.timeline.life(thread).start.min(window.end);
+    let seen_end = segments.last().map_or(before.max(window.start), |last| last.window.end);
+    if seen_end < window.end {
+        explanation.pieces.push(unseen(thread, Window::new(seen_end, window.end), hop));
+    }
+    let segments = segments.into_iter();
+    frames.push(Frame { thread, window, hop, segments, bursts: Bursts::default() });
+    if window.start < before && !queued {
+        let unborn = Window::new(window.start, before);
+        match until_birth(analysis, explanation, hop, unborn) {
+            Some(next) => {
+                explanation.hops.push(next);
+                let at = explanation.hops.len() as u32 - 1;
+                enter(analysis, explanation, frames, (next.by, unborn, Some(at)));
+            }
+            None => explanation.pieces.push(unseen(thread, unborn, hop)),
+        }
+    }
 }
 
 /// When a sleep ended, even if that was after the window that it was cut to.
@@ -223,6 +256,7 @@ fn follow(
         by,
         parent,
         depth,
+        waits: 1,
     })
 }
 
@@ -307,7 +341,8 @@ fn terminal(analysis: &Analysis<'_>, segment: &Segment) -> Cause {
 }
 
 fn unseen(thread: ThreadId, window: Window, hop: Option<u32>) -> Piece {
-    Piece { window, cause: Cause::Lost, thread, hop, segment: Segment::unknown(window) }
+    let segment = Segment::unknown(window);
+    Piece { window, cause: Cause::Lost, thread, hop, segment, burst: None }
 }
 
 /// The beginning of the sleep of a hop.

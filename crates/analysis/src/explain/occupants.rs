@@ -36,8 +36,13 @@ pub fn occupants(
     analysis: &Analysis<'_>,
     piece: &Piece,
 ) -> impl Iterator<Item = (Option<ThreadId>, Window)> {
-    let (cpu, window) = (awaited_cpu(analysis, &piece.segment, piece.window), piece.window);
+    let window = piece.window;
+    let cpu = match piece.burst {
+        Some(_) => None,
+        None => awaited_cpu(analysis, &piece.segment, window),
+    };
     let known =
         cpu.into_iter().flat_map(move |cpu| analysis.cpus.occupancy(analysis.trace, cpu, window));
-    known.map(|had| (had.thread, had.window)).chain(cpu.is_none().then_some((None, window)))
+    let other = piece.burst.and_then(|burst| burst.occupant);
+    known.map(|had| (had.thread, had.window)).chain(cpu.is_none().then_some((other, window)))
 }

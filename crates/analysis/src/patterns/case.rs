@@ -54,9 +54,12 @@ impl Case<'_> {
         self.pieces(select).map(|piece| piece.window.duration_ns()).sum()
     }
 
-    /// Windows of the selected pieces.
+    /// Times that hold the selected pieces, to look for samples of their threads in.
     pub fn windows_of(&self, select: impl Fn(&Piece, Option<&Hop>) -> bool) -> Vec<Window> {
-        self.pieces(select).map(|piece| piece.window).collect()
+        let mut windows: Vec<Window> = self.pieces(select).map(Piece::span).collect();
+        // Several pieces of one burst share its window.
+        windows.dedup();
+        windows
     }
 
     /// The thread that most of the selected pieces belong to, with their time.
@@ -92,7 +95,7 @@ impl Case<'_> {
         let mut by_stack: FxHashMap<Option<StackId>, usize> = FxHashMap::default();
         for hop in hops {
             let stack = hop.release().map(|wake| self.analysis.trace.wakings.stack[wake]);
-            *by_stack.entry(stack).or_default() += 1;
+            *by_stack.entry(stack).or_default() += hop.waits as usize;
         }
         let all: usize = by_stack.values().sum();
         let mut by_function: FxHashMap<String, usize> = FxHashMap::default();

@@ -37,7 +37,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let is_asleep = |piece: &&Piece| {
         piece.thread == sleeper && slept(piece) && matches!(piece.segment.state, State::Sleeping(_))
     };
-    let sleeps = case.explanation.pieces.iter().filter(is_asleep).count() as u64;
+    let sleeps = case.explanation.pieces.iter().filter(is_asleep);
+    let sleeps: u64 = sleeps.map(|piece| u64::from(piece.count())).sum();
     let own = sleeper == case.candidate.victim;
     let goes_on = goes_on(case, longest);
     let mut sentences = if own { Vec::new() } else { case.waits() };

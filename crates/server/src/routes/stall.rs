@@ -139,7 +139,7 @@ pub(super) fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
         }).collect::<Vec<_>>(),
         "chain": chain,
         "arrows": arrows(loaded, stall, &links),
-        "wakes_followed": stall.explanation.hops.len(),
+        "wakes_followed": stall.explanation.hops.iter().map(|hop| u64::from(hop.waits)).sum::<u64>(),
         "partition": shares.collect::<Vec<_>>(),
         "clauses": clauses(loaded, stall),
         "text": answer::text(analysis, std::slice::from_ref(stall), 1),
