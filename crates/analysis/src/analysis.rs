@@ -130,9 +130,9 @@ impl<'t> Analysis<'t> {
 
     /// The CPU that a segment ran on or waited for.
     pub fn cpu_of(&self, segment: &Segment) -> Option<u16> {
-        let switched_in = segment.back.map(|back| self.trace.switches.cpu[back]);
-        let proposed = segment.wake.map(|wake| self.trace.wakings.target_cpu[wake]);
-        let left = segment.out.map(|out| self.trace.switches.cpu[out]);
+        let switched_in = segment.back().map(|back| self.trace.switches.cpu[back]);
+        let proposed = segment.wake().map(|wake| self.trace.wakings.target_cpu[wake]);
+        let left = segment.out().map(|out| self.trace.switches.cpu[out]);
         match segment.state {
             State::Ran => switched_in,
             // Who is woken waits where it was before, as a rule; what a waker proposes may be its own.

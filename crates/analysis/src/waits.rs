@@ -91,7 +91,7 @@ pub fn waits_ended_in(
             matches!(segment.state, State::Sleeping(_)) && select(class_of(analysis, segment))
         })
         .filter_map(|(thread, segment)| {
-            let woken = analysis.trace.wakings.time[segment.wake?];
+            let woken = analysis.trace.wakings.time[segment.wake()?];
             let slept_from = segment.left(analysis.trace)?;
             (woken >= window.start && woken <= window.end).then(|| {
                 (thread, woken, woken.since(slept_from), segment.wait_stack(analysis.trace))

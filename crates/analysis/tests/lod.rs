@@ -224,7 +224,7 @@ fn slices_name_their_events() {
                     .expect("a segment of that window");
                 assert_eq!(
                     (slice.out, slice.wake, slice.back),
-                    (own.out, own.wake, own.back),
+                    (own.out(), own.wake(), own.back()),
                     "{slice:?}"
                 );
                 if let Some(wake) = slice.wake {

@@ -24,7 +24,7 @@ pub(crate) struct Wait {
 impl Wait {
     /// What it was for.
     pub(crate) fn class(&self, analysis: &Analysis<'_>) -> WaitClass {
-        class_of(analysis, &Segment { wake: self.wake, ..self.segment })
+        class_of(analysis, &self.segment.with_wake(self.wake))
     }
 }
 
@@ -51,11 +51,11 @@ pub(crate) fn waits_of(
     let mut last: Option<Wait> = None;
     analysis.timeline.each_segment(analysis.trace, thread, window, &mut |segment| {
         let State::Sleeping(_) = segment.state else { return };
-        let same = last.as_mut().filter(|last| last.out.is_some() && last.out == segment.out);
+        let same = last.as_mut().filter(|last| last.out.is_some() && last.out == segment.out());
         if let Some(same) = same {
             // Lost records hid the middle of one sleep.
             same.ns += segment.window.duration_ns();
-            (same.window.end, same.wake) = (segment.window.end, segment.wake);
+            (same.window.end, same.wake) = (segment.window.end, segment.wake());
             return;
         }
         let next = Wait {
@@ -63,8 +63,8 @@ pub(crate) fn waits_of(
             window: segment.window,
             ns: segment.window.duration_ns(),
             stack: segment.wait_stack(analysis.trace),
-            out: segment.out,
-            wake: segment.wake,
+            out: segment.out(),
+            wake: segment.wake(),
             segment,
         };
         if let Some(wait) = last.replace(next) {

@@ -34,7 +34,7 @@ fn check(golden: &Golden<MouseFigures>, seen: &Seen) {
     assert_eq!(figures.hang_ns, window.duration_ns());
     let longest = longest_wait(seen, victim, window);
     assert_eq!((longest.window.duration_ns(), figures.longest_wait_ns), (115_600_000, 115_600_000));
-    check_chain(figures, seen, longest.wake.unwrap());
+    check_chain(figures, seen, longest.wake().unwrap());
     check_releases(figures, seen, window);
     check_samples(figures, seen, window);
 

@@ -290,12 +290,14 @@ fn link_json(analysis: &Analysis<'_>, link: &ChainLink, at: Time) -> LinkJson {
                 stack: trace.stack_names(wake_stack),
             })
         }
-        None if link.state == LinkState::Sleeping => link.piece.segment.wake.map(|wake| WakeJson {
-            context: analysis.stacks.wake_source(trace, wake).context.name(),
-            by: None,
-            at_ns: Some(trace.wakings.time[wake].nanos()),
-            stack: names(trace, analysis.stacks.own_frames(trace, trace.wakings.stack[wake])),
-        }),
+        None if link.state == LinkState::Sleeping => {
+            link.piece.segment.wake().map(|wake| WakeJson {
+                context: analysis.stacks.wake_source(trace, wake).context.name(),
+                by: None,
+                at_ns: Some(trace.wakings.time[wake].nanos()),
+                stack: names(trace, analysis.stacks.own_frames(trace, trace.wakings.stack[wake])),
+            })
+        }
         None => None,
     };
     LinkJson {

@@ -102,6 +102,6 @@ pub(super) fn event_of(trace: &Trace, piece: &Piece) -> Option<Event> {
         [trace.switches.prev[*switch], trace.switches.next[*switch]].contains(&piece.thread)
     };
     let is_woken = |wake: &usize| trace.wakings.wakee[*wake] == piece.thread;
-    let switch = piece.segment.back.or(piece.segment.out).filter(takes_part);
-    switch.map(Event::Switch).or(piece.segment.wake.filter(is_woken).map(Event::Waking))
+    let switch = piece.segment.back().or(piece.segment.out()).filter(takes_part);
+    switch.map(Event::Switch).or(piece.segment.wake().filter(is_woken).map(Event::Waking))
 }

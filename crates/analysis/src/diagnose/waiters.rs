@@ -93,5 +93,5 @@ fn sleep_before(
     let until = Window::new(window.start, at);
     let last = analysis.timeline.last_segment(analysis.trace, thread, until)?;
     (matches!(last.state, State::Sleeping(_)) && last.window.end == at)
-        .then_some(Segment { window: last.window.intersect(window), ..last })
+        .then(|| last.within(last.window.intersect(window)))
 }

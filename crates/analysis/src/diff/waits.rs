@@ -67,13 +67,13 @@ pub(super) fn waits(analysis: &Analysis<'_>) -> BTreeMap<WaitKey, WaitSum> {
             if class.is_chosen() {
                 return;
             }
-            let wake = segment.wake.filter(|wake| analysis.stacks.is_by_task(trace, *wake));
+            let wake = segment.wake().filter(|wake| analysis.stacks.is_by_task(trace, *wake));
             let waker = wake.map(|wake| trace.wakings.waker[wake]);
             let wake_stack = wake.map_or(StackId::EMPTY, |wake| trace.wakings.stack[wake]);
             let key = (thread, class, segment.wait_stack(trace), waker, wake_stack);
             let sum = by_ids.entry(key).or_default();
             let ns = segment.window.duration_ns();
-            let is_cut = segment.out.is_none() || segment.wake.is_none();
+            let is_cut = segment.out().is_none() || segment.wake().is_none();
             if is_cut && (segment.window.start == window.start || segment.window.end == window.end)
             {
                 sum.cut = (sum.cut.0 + 1, sum.cut.1 + ns);

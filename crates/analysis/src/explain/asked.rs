@@ -73,7 +73,7 @@ fn answered_before(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -
     let earlier = before
         .iter()
         .rfind(|earlier| matches!(earlier.state, State::Sleeping(_)) && is_same(earlier))?;
-    let wake = earlier.wake.filter(|wake| analysis.stacks.is_by_task(trace, *wake))?;
+    let wake = earlier.wake().filter(|wake| analysis.stacks.is_by_task(trace, *wake))?;
     let by = trace.wakings.waker[wake];
     let process = |thread: ThreadId| trace.threads.get(thread).process;
     let is_peer = if on.is_some() { by != thread } else { process(by) != process(thread) };
@@ -101,7 +101,7 @@ pub(super) fn only_worker(
 /// True for a sleep that has not ended when the recording does.
 pub(super) fn lasts_until_end(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -> bool {
     let ended = || analysis.timeline.end_of_sleep(analysis.trace, thread, sleep);
-    sleep.wake.is_none() && ended() >= analysis.timeline.window().end
+    sleep.wake().is_none() && ended() >= analysis.timeline.window().end
 }
 
 /// When a sleep began, even if that was before the window that it was cut to.

@@ -247,7 +247,7 @@ impl Sums {
             explanation.pieces.push(Piece {
                 window: placed,
                 hop: hop.map_or(sum.longest.hop, |hop| Some(number(hop))),
-                segment: Segment { window: placed, ..sum.longest.segment },
+                segment: sum.longest.segment.within(placed),
                 burst: Some(Burst { window, pieces: sum.count, occupant: *occupant }),
                 ..sum.longest
             });

@@ -71,7 +71,8 @@ fn join_last_wait(
     let wait = &segments[last];
     let (class, stack) = (class_of(analysis, wait), wait.wait_stack(analysis.trace));
     let is_for_work = class == WaitClass::Condition;
-    if !(class == WaitClass::Idle || is_for_work) || wait.window.end >= end || wait.wake.is_none() {
+    if !(class == WaitClass::Idle || is_for_work) || wait.window.end >= end || wait.wake().is_none()
+    {
         return None;
     }
     // Whatever ends an event loop's waits, each is for any event. A worker may wait for other things in

@@ -156,7 +156,7 @@ fn enter(
 
 /// When a sleep ended, even if that was after the window that it was cut to.
 fn really_ends(analysis: &Analysis<'_>, segment: &Segment) -> Time {
-    let wake = segment.wake.and_then(|wake| analysis.trace.wakings.time.get(wake));
+    let wake = segment.wake().and_then(|wake| analysis.trace.wakings.time.get(wake));
     wake.map_or(segment.window.end, |wake| segment.window.end.max(*wake))
 }
 
@@ -232,7 +232,7 @@ fn follow(
     let (by, source) = ended.or(ran_on.map(|runner| (runner, by_task)))?;
     let depth = explanation.hop(parent).map_or(1, |hop| hop.depth + 1);
     let wake =
-        segment.wake.filter(|_| ran_on.is_none() && signalled_by(analysis, segment).is_none());
+        segment.wake().filter(|_| ran_on.is_none() && signalled_by(analysis, segment).is_none());
     let usable =
         by != thread && !by.is_idle() && (wake.is_some() || !is_in_chain(explanation, by, parent));
     let slept = Window::new(
@@ -264,7 +264,7 @@ fn follow(
 /// one that waits for whoever reads its output. One that rests, before a person, stopped it.
 fn tracer_waited(analysis: &Analysis<'_>, stop: &Segment) -> bool {
     let wakings = &analysis.trace.wakings;
-    let Some(wake) = stop.wake.filter(|wake| analysis.stacks.is_debuggers(wakings.stack[*wake]))
+    let Some(wake) = stop.wake().filter(|wake| analysis.stacks.is_debuggers(wakings.stack[*wake]))
     else {
         return false;
     };
@@ -318,7 +318,7 @@ fn terminal(analysis: &Analysis<'_>, segment: &Segment) -> Cause {
         State::Unknown => Cause::Lost,
         State::Sleeping(_) => {
             let interrupt = segment
-                .wake
+                .wake()
                 .and_then(|wake| analysis.stacks.wake_source(analysis.trace, wake).interrupt);
             match (class_of(analysis, segment), interrupt) {
                 (WaitClass::Stopped, _) => Cause::Stopped,
@@ -359,5 +359,5 @@ pub(crate) fn sleep_of(analysis: &Analysis<'_>, hop: &Hop) -> Option<Segment> {
 
 /// The switch with which the sleeper of a hop left its CPU.
 pub(crate) fn fell_asleep(analysis: &Analysis<'_>, hop: &Hop) -> Option<usize> {
-    sleep_of(analysis, hop)?.out
+    sleep_of(analysis, hop)?.out()
 }

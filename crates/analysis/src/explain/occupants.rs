@@ -17,7 +17,7 @@ pub fn awaited_cpu(analysis: &Analysis<'_>, segment: &Segment, window: Window) -
         return None;
     }
     let ran_on = analysis.cpu_of(segment);
-    let queued_on = segment.out.map(|out| trace.switches.cpu[out]);
+    let queued_on = segment.out().map(|out| trace.switches.cpu[out]);
     let is_long = window.duration_ns() >= MIN_QUEUED_NS;
     let Some((ran_on, queued_on)) = ran_on.zip(queued_on).filter(|(a, b)| a != b && is_long) else {
         return ran_on;

@@ -214,7 +214,7 @@ fn add_sleep(analysis: &Analysis<'_>, op: &mut Operation, segment: &Segment) {
     op.window.end = segment.window.end;
     op.sleeps += 1;
     op.asleep_ns += segment.window.duration_ns();
-    op.wakes.extend(segment.wake);
+    op.wakes.extend(segment.wake());
     op.class = op.class.max_certainty(class_of(analysis, segment));
 }
 

@@ -18,7 +18,7 @@ pub(super) fn ended_by(
     segment: &Segment,
 ) -> Option<(ThreadId, WakeSource)> {
     let by_task = |owner| (owner, WakeSource { context: WakeContext::Task, interrupt: None });
-    let Some(wake) = segment.wake else {
+    let Some(wake) = segment.wake() else {
         return awaited_at_end(analysis, thread, segment).map(by_task);
     };
     if signalled_by(analysis, segment).is_some() {
@@ -36,7 +36,7 @@ pub(super) fn ended_by(
 /// *Why not where it waits for events or for a process*: there, a signal may be what it waits for.
 pub(crate) fn signalled_by(analysis: &Analysis<'_>, segment: &Segment) -> Option<ThreadId> {
     let wakings = &analysis.trace.wakings;
-    let wake = segment.wake.filter(|wake| analysis.stacks.signals(wakings.stack[*wake]))?;
+    let wake = segment.wake().filter(|wake| analysis.stacks.signals(wakings.stack[*wake]))?;
     let class = class_of(analysis, segment);
     let takes_signals = matches!(
         class,

@@ -76,7 +76,7 @@ pub(super) fn who_ended(analysis: &Analysis<'_>, last: ThreadId) -> ThreadId {
     }
     let segments = analysis.segments(last, analysis.timeline.life(last));
     let is_sleep = |segment: &&Segment| matches!(segment.state, State::Sleeping(_));
-    let wake = segments.iter().rfind(is_sleep).and_then(|sleep| sleep.wake);
+    let wake = segments.iter().rfind(is_sleep).and_then(|sleep| sleep.wake());
     let signal = wake.filter(|wake| analysis.stacks.signals(trace.wakings.stack[*wake]));
     let sender = signal.map(|wake| trace.wakings.waker[wake]);
     let is_own = |sender: &ThreadId| threads.get(*sender).process == threads.get(last).process;

@@ -30,7 +30,7 @@ pub fn throttled(
 /// How long the thread waited for a CPU in `window` after it had left one throttled.
 fn throttled_ns(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> u64 {
     let left_throttled = |segment: &&Segment| {
-        let state = segment.out.map(|out| analysis.trace.switches.prev_state[out]);
+        let state = segment.out().map(|out| analysis.trace.switches.prev_state[out]);
         state == Some(TaskState::Throttled)
     };
     let segments = analysis.segments(thread, window);

@@ -27,17 +27,20 @@ const MAX_WAKES_BACK: usize = 64;
 pub(super) fn join_timed_waits(
     analysis: &Analysis<'_>,
     thread: ThreadId,
-    segments: Vec<Segment>,
+    mut segments: Vec<Segment>,
 ) -> Vec<Segment> {
+    let repeats = |segment: &Segment| may_repeat(analysis, segment) && timed_out(analysis, segment);
+    let Some(last) = segments.iter().rposition(repeats) else { return segments };
     // Latest first.
     let mut joined: Vec<Segment> = Vec::with_capacity(segments.len());
+    let after = segments.split_off(last + 1);
+    joined.extend(after.into_iter().rev());
     for segment in segments.into_iter().rev() {
         match later_sleep(analysis, thread, &segment, &joined) {
             Some(later) => {
                 joined.truncate(later + 1);
                 if let Some(sleep) = joined.last_mut() {
-                    sleep.window.start = segment.window.start;
-                    (sleep.out, sleep.earlier) = (segment.out, segment.earlier);
+                    *sleep = sleep.begun_by(&segment);
                 }
             }
             None => joined.push(segment),
@@ -126,7 +129,7 @@ fn may_repeat(analysis: &Analysis<'_>, segment: &Segment) -> bool {
 /// that only a thread or a timer ends, it was the timer (interrupts of an idle CPU may not be
 /// reported).
 pub(super) fn timed_out(analysis: &Analysis<'_>, segment: &Segment) -> bool {
-    match segment.wake {
+    match segment.wake() {
         Some(wake) => {
             let interrupt = analysis.stacks.wake_source(analysis.trace, wake).interrupt;
             matches!(interrupt, Some(InterruptSource::Timeout | InterruptSource::Alarm))

@@ -9,7 +9,7 @@ use unhitch_model::{KeptWait, StackId, TaskState};
 pub fn class_of(analysis: &Analysis<'_>, segment: &Segment) -> WaitClass {
     let by_task = |wake: &usize| analysis.stacks.is_by_task(analysis.trace, *wake);
     let wake_stack = segment
-        .wake
+        .wake()
         .filter(by_task)
         .map_or(StackId::EMPTY, |wake| analysis.trace.wakings.stack[wake]);
     let has_owner = || kept_wait(analysis, segment).is_some_and(|wait| wait.owner.is_some());
@@ -30,7 +30,7 @@ pub fn class_of(analysis: &Analysis<'_>, segment: &Segment) -> WaitClass {
 /// What the recorder noted of a sleep when it began, if it did.
 pub(crate) fn kept_wait<'a>(analysis: &Analysis<'a>, segment: &Segment) -> Option<&'a KeptWait> {
     let trace = analysis.trace;
-    let key = match (segment.out, segment.earlier_wait(trace)) {
+    let key = match (segment.out(), segment.earlier_wait(trace)) {
         (Some(out), _) => (*trace.switches.prev.get(out)?, *trace.switches.time.get(out)?),
         (None, earlier) => earlier.map(|earlier| (earlier.thread, earlier.since))?,
     };
@@ -41,6 +41,6 @@ pub(crate) fn kept_wait<'a>(analysis: &Analysis<'a>, segment: &Segment) -> Optio
 
 /// The class by Windows' own reason, for a sleep whose stack is missing or has no names.
 fn class_by_reason(analysis: &Analysis<'_>, segment: &Segment) -> WaitClass {
-    let reason = segment.out.and_then(|out| analysis.trace.switches.prev_reason.get(out));
+    let reason = segment.out().and_then(|out| analysis.trace.switches.prev_reason.get(out));
     reason.map_or(WaitClass::Unknown, |reason| WaitClass::of_reason(reason.number()))
 }

@@ -21,7 +21,7 @@ pub fn lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> 
 /// one at which it began to wait. They differ if it was moved from one to the other (`FUTEX_REQUEUE`).
 fn futex_of(analysis: &Analysis<'_>, segment: &Segment) -> Option<u64> {
     const SYS_FUTEX: u16 = 202;
-    let woken_at = segment.wake.and_then(|wake| analysis.woken_futex(wake));
+    let woken_at = segment.wake().and_then(|wake| analysis.woken_futex(wake));
     let waits_at = || {
         let wait = kept_wait(analysis, segment).filter(|wait| wait.syscall == Some(SYS_FUTEX));
         wait.map(|wait| wait.arguments[0])

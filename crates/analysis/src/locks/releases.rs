@@ -37,7 +37,7 @@ pub fn releases(analysis: &Analysis<'_>, window: Window) -> Vec<Release> {
         .fold(FxHashMap::default, |mut sums: FxHashMap<_, (u64, u64)>, thread| {
             for segment in analysis.segments(ThreadId(thread), window) {
                 let Some(wake) =
-                    segment.wake.filter(|_| matches!(segment.state, State::Sleeping(_)))
+                    segment.wake().filter(|_| matches!(segment.state, State::Sleeping(_)))
                 else {
                     continue;
                 };

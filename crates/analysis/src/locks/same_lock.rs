@@ -17,7 +17,8 @@ use unhitch_model::{NameId, StackId, ThreadId};
 
 /// True when `segment` is a sleep for a lock that a task ended.
 pub(crate) fn waits_for_lock(analysis: &Analysis<'_>, segment: &Segment) -> bool {
-    let by_task = segment.wake.is_some_and(|wake| analysis.stacks.is_by_task(analysis.trace, wake));
+    let by_task =
+        segment.wake().is_some_and(|wake| analysis.stacks.is_by_task(analysis.trace, wake));
     by_task
         && matches!(segment.state, State::Sleeping(_))
         && class_of(analysis, segment) == WaitClass::Lock
@@ -49,7 +50,8 @@ fn all_releasing(analysis: &Analysis<'_>) -> Releasing {
                 ThreadId(thread),
                 analysis.timeline.window(),
                 &mut |segment| {
-                    if let Some(wake) = segment.wake.filter(|_| waits_for_lock(analysis, &segment))
+                    if let Some(wake) =
+                        segment.wake().filter(|_| waits_for_lock(analysis, &segment))
                     {
                         pairs.insert((
                             analysis.trace.wakings.stack[wake],

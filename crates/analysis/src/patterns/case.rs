@@ -268,7 +268,7 @@ impl Case<'_> {
         self.stack(segment.wait_stack(self.analysis.trace)).seen_at(Reference {
             thread: Some(thread),
             window: segment.window,
-            event: segment.out.map(Event::Switch),
+            event: segment.out().map(Event::Switch),
         })
     }
 

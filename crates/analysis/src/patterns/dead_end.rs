@@ -69,7 +69,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
 
 /// True if nothing shows what would have ended the wait: a signal only interrupted it.
 fn is_unseen(case: &Case<'_>, piece: &Piece) -> bool {
-    piece.segment.wake.is_none() || signalled_by(case.analysis, &piece.segment).is_some()
+    piece.segment.wake().is_none() || signalled_by(case.analysis, &piece.segment).is_some()
 }
 
 /// The only process that has the other end of what the thread waited on, if the wait did not end.

@@ -226,7 +226,7 @@ impl Barging {
             case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock)
         };
         let (mut looks, mut seen) = (0, FxHashMap::<ThreadId, usize>::default());
-        for pair in sleeps.windows(2).filter(|pair| pair[0].wake.is_some()) {
+        for pair in sleeps.windows(2).filter(|pair| pair[0].wake().is_some()) {
             looks += 1;
             let begins = pair[1].window.start;
             let piece = pieces.get(pieces.partition_point(|piece| piece.window.end <= begins));

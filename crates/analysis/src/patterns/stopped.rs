@@ -28,7 +28,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         _ => None,
     };
     let signal = segment
-        .out
+        .out()
         .filter(|_| state == Some(TaskState::Stopped))
         .and_then(|out| stopping_signal(case, stopped, out));
     let continued = Continued::of(case, segment);
@@ -110,7 +110,7 @@ impl Continued {
         let (stacks, wakings) = (&case.analysis.stacks, &case.analysis.trace.wakings);
         let is_task =
             |wake: &usize| stacks.wake_source(case.analysis.trace, *wake).context.is_task();
-        let wake = stop.wake.filter(is_task)?;
+        let wake = stop.wake().filter(is_task)?;
         let how = match wakings.stack[wake] {
             stack if stacks.is_debuggers(stack) => How::Traced,
             stack if stacks.thaws(stack) => How::Thawed,

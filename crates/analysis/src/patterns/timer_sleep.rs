@@ -17,7 +17,7 @@ use unhitch_model::ThreadId;
 fn goes_on(case: &Case<'_>, sleep: &Piece) -> bool {
     let (end, wakings) = (case.explanation.window.end, &case.analysis.trace.wakings);
     let is_later = |wake: usize| wakings.time[wake] > end;
-    sleep.window.end >= end && sleep.segment.wake.is_none_or(is_later)
+    sleep.window.end >= end && sleep.segment.wake().is_none_or(is_later)
 }
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {

@@ -49,7 +49,7 @@ pub(super) fn sleeps<'a>(analysis: &Analysis<'_>, segments: &'a [Segment]) -> Ve
     let sleep = |segment: &'a Segment| Sleep {
         segment,
         signature: analysis.stacks.signature(segment.wait_stack(analysis.trace)),
-        is_open: segment.wake.is_none() && segment.window.end >= end,
+        is_open: segment.wake().is_none() && segment.window.end >= end,
     };
     segments.iter().filter(is_sleep).map(sleep).collect()
 }
@@ -205,7 +205,7 @@ fn is_pump(analysis: &Analysis<'_>, sleep: &Sleep<'_>) -> bool {
 /// something outside the machine. So it may be with one that has not ended.
 fn is_nobodys(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Sleep<'_>) -> bool {
     let trace = analysis.trace;
-    let by_another = sleep.segment.wake.is_some_and(|wake| {
+    let by_another = sleep.segment.wake().is_some_and(|wake| {
         analysis.stacks.is_by_task(trace, wake) && trace.wakings.waker.get(wake) != Some(&thread)
     });
     let is_owed = || {

@@ -74,7 +74,7 @@ impl Row {
         let begin = Window::new(self.start, self.start.plus(1));
         let earlier = match out {
             Some(_) => None,
-            None => analysis.segments(self.thread, begin).iter().find_map(|sleep| sleep.earlier),
+            None => analysis.segments(self.thread, begin).iter().find_map(|sleep| sleep.earlier()),
         };
         let trace = analysis.trace;
         let state = match (out, earlier) {
@@ -83,7 +83,7 @@ impl Row {
         };
         let state = State::Sleeping(state.unwrap_or(TaskState::Sleeping));
         let window = Window::new(self.start, self.end);
-        Segment { state, out, earlier, wake, ..Segment::unknown(window) }
+        Segment::new(window, state).with_out(out).with_earlier(earlier).with_wake(wake)
     }
 }
 
@@ -119,8 +119,8 @@ pub(super) fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window
     let (mut cycle, mut last) = (empty, NOWHERE);
     for segment in analysis.segments(thread, analysis.timeline.window()) {
         match segment.state {
-            State::Ran | State::Unknown if segment.back.is_some() => {
-                let back = small(segment.back);
+            State::Ran | State::Unknown if segment.back().is_some() => {
+                let back = small(segment.back());
                 let ran = if segment.state == State::Ran { ns(segment.window) } else { NONE };
                 if back == last {
                     // A loss hid the middle of one stretch on the CPU.
@@ -161,7 +161,7 @@ pub(super) fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window
                     _ => add(&mut cycle.runnable_ns, segment.window),
                 }
                 cycle.stack = segment.wait_stack(trace);
-                (cycle.out, cycle.wake) = (small(segment.out), small(segment.wake));
+                (cycle.out, cycle.wake) = (small(segment.out()), small(segment.wake()));
             }
         }
     }
@@ -194,19 +194,19 @@ pub(super) fn waits(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -
     let mut rows: Vec<Row> = Vec::new();
     for segment in analysis.segments(thread, window) {
         let State::Sleeping(_) = segment.state else { continue };
-        let out = small(segment.out);
+        let out = small(segment.out());
         if let Some(row) = rows.last_mut().filter(|row| row.out == out && out != NOWHERE) {
             // A loss hid the middle of one sleep.
             add(&mut row.slept_ns, segment.window);
-            (row.end, row.wake) = (segment.window.end, small(segment.wake));
+            (row.end, row.wake) = (segment.window.end, small(segment.wake()));
             continue;
         }
         rows.push(Row {
             slept_ns: ns(segment.window),
             out,
-            wake: small(segment.wake),
+            wake: small(segment.wake()),
             stack: segment.wait_stack(trace),
-            cpu: segment.out.map_or(u16::MAX, |out| trace.switches.cpu[out]),
+            cpu: segment.out().map_or(u16::MAX, |out| trace.switches.cpu[out]),
             ..Row::at(segment.window.start, segment.window.end, thread)
         });
     }
@@ -373,7 +373,7 @@ pub(super) fn thread(analysis: &Analysis<'_>, thread: ThreadId, window: Window) 
             State::Unknown => {}
         }
         let came_on =
-            segment.back.filter(|back| window.contains(analysis.trace.switches.time[*back]));
+            segment.back().filter(|back| window.contains(analysis.trace.switches.time[*back]));
         row.switches += Cell::from(came_on.is_some() && came_on != last);
         last = came_on.or(last);
     }

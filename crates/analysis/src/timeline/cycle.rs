@@ -12,6 +12,11 @@ pub(super) struct Cycle {
     pub back: u32,
 }
 
+/// An index as it is stored.
+pub(super) fn number(index: Option<usize>) -> u32 {
+    index.map_or(NONE, |index| index as u32)
+}
+
 /// The index of an event, if it was seen.
 pub(super) fn seen(index: u32) -> Option<usize> {
     (index != NONE).then_some(index as usize)

@@ -85,7 +85,12 @@ impl Timeline {
     /// The partition of a thread's time inside `window`, in order: gapless over the part of
     /// `window` in which the thread existed.
     pub fn segments(&self, trace: &Trace, thread: ThreadId, window: Window) -> Vec<Segment> {
-        let mut segments = Vec::new();
+        // Three of each cycle; most windows hold only one.
+        let cycles = match window.intersect(self.life(thread)) == self.life(thread) {
+            true => self.cycle_count(thread) + 1,
+            false => 1,
+        };
+        let mut segments = Vec::with_capacity(3 * cycles);
         self.each_segment(trace, thread, window, &mut |segment| segments.push(segment));
         segments
     }
@@ -171,7 +176,7 @@ impl Timeline {
         let cycles = self.cycles_of(thread);
         let next = cycles.partition_point(|cycle| self.first_time(trace, cycle) < sleep.window.end);
         let own = next.checked_sub(1).and_then(|own| cycles.get(own));
-        let woken = sleep.wake.map(|wake| trace.wakings.time[wake]);
+        let woken = sleep.wake().map(|wake| trace.wakings.time[wake]);
         let back = || own.and_then(|own| seen(own.back)).map(|back| trace.switches.time[back]);
         let later = || cycles.get(next).map(|next| self.first_time(trace, next));
         woken.or_else(back).or_else(later).unwrap_or(self.life(thread).end).min(self.window.end)
@@ -240,7 +245,7 @@ impl Timeline {
             _ => State::Unknown,
         };
         let window = Window::new(life.start, end);
-        emit(Segment { state, earlier, wake, ..Segment::unknown(window) });
+        emit(Segment::new(window, state).with_earlier(earlier).with_wake(wake));
     }
 
     /// The segments of one cycle: off the CPU, runnable, and running (or unknown) up to `end`, the
@@ -256,7 +261,8 @@ impl Timeline {
         let (out, wake, back) = (seen(cycle.out), seen(cycle.wake), seen(cycle.back));
         let segment =
             |start: Time, end: Time, state: State, wake: Option<usize>, back: Option<usize>| {
-                Segment { window: Window::new(start, end), state, out, earlier: None, wake, back }
+                let whole = Segment::new(Window::new(start, end), state);
+                whole.with_out(out).with_wake(wake).with_back(back)
             };
         let begin = self.first_time(trace, cycle);
         let off_end = back.map_or(end, |back| trace.switches.time[back]);
@@ -305,7 +311,7 @@ impl Timeline {
         if let Some(back) = back {
             let state = if next_lost { State::Unknown } else { State::Ran };
             let window = Window::new(off_end, end);
-            emit(Segment { state, back: Some(back), ..Segment::unknown(window) });
+            emit(Segment::new(window, state).with_back(Some(back)));
         }
     }
 
@@ -323,12 +329,12 @@ impl Timeline {
         }
         if segment.state != State::Unknown {
             let own_cpu = (segment.state == State::Ran)
-                .then(|| segment.back.map(|back| trace.switches.cpu[back]))
+                .then(|| segment.back().map(|back| trace.switches.cpu[back]))
                 .flatten();
             for hidden in self.losses.hiding(own_cpu, segment.window) {
                 let before = Window::new(segment.window.start, hidden.start);
                 if !before.is_empty() {
-                    take(Segment { window: before, ..segment });
+                    take(segment.within(before));
                 }
                 take(Segment::unknown(hidden));
                 segment.window.start = hidden.end;

@@ -126,7 +126,9 @@ fn others(
         }
         let mut result = Ok(());
         job.analysis.timeline.each_segment(trace, thread, covered, &mut |segment| {
-            let (State::Runnable { .. }, Some(out)) = (segment.state, segment.out) else { return };
+            let (State::Runnable { .. }, Some(out)) = (segment.state, segment.out()) else {
+                return;
+            };
             // The wait for a CPU after a sleep has the sleep's stack.
             if told.insert(out) && result.is_ok() {
                 let (end, ns) = (segment.window.end, segment.window.duration_ns());

@@ -130,7 +130,7 @@ impl Seen {
                     }
                     State::Sleeping(state) => assert!(
                         state != TaskState::Dead
-                            && (segment.wake.is_some()
+                            && (segment.wake().is_some()
                                 || segment.window.end == analysis.timeline.window().end)
                     ),
                     State::Runnable { .. } => awake = true,

@@ -66,11 +66,11 @@ fn waking(loaded: &Loaded<'_>, at: usize) -> Value {
         .collect();
     let before = Window::new(Time::from_nanos(time.nanos().saturating_sub(1)), time);
     let asleep =
-        loaded.analysis.segments(wakee, before).pop().filter(|segment| segment.wake == Some(at));
+        loaded.analysis.segments(wakee, before).pop().filter(|segment| segment.wake() == Some(at));
     let asleep = asleep.filter(|segment| matches!(segment.state, State::Sleeping(_)));
     // The segment just before the wake-up shows when the sleep began.
     let slept_ns = asleep
-        .and_then(|segment| segment.out)
+        .and_then(|segment| segment.out())
         .map(|out| time.since(loaded.trace.switches.time[out]));
     let mut value = wake_of(loaded, at);
     for (key, field) in [

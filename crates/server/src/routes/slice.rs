@@ -111,18 +111,18 @@ fn thread_slice(
         let top = unhitch_analysis::samples::hot_spot(loaded.analysis, &[(thread, window)]);
         json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackKind::Sample, spot.stack)) })
     });
-    let wake = segment.wake.filter(|_| sleeps || runnable).map(|wake| wake_of(loaded, wake));
+    let wake = segment.wake().filter(|_| sleeps || runnable).map(|wake| wake_of(loaded, wake));
     let own_stack =
         (sleeps || runnable).then(|| loaded.stack(StackKind::Wait, segment.wait_stack(trace)));
     let prio = segment
-        .back
+        .back()
         .filter(|_| segment.state == State::Ran)
         .and_then(|back| trace.switches.next_prio.get(back));
     Ok(json!({
         "lane": thread_lane(thread), "who": loaded.who(thread, window.start), "state": state.words().0,
         "from": loaded.at(window.start), "to": loaded.at(window.end), "cpu": cpu, "class": class,
         "preempted": matches!(segment.state, State::Runnable { preempted: true }),
-        "switch": segment.out, "back": segment.back, "waking": segment.wake,
+        "switch": segment.out(), "back": segment.back(), "waking": segment.wake(),
         "wait_stack": own_stack, "wake": wake, "occupants": occupants, "samples": samples, "prio": prio,
         "text": words(loaded, &segment, state, class),
     }))
@@ -147,7 +147,7 @@ fn words(loaded: &Loaded<'_>, segment: &Segment, state: LaneState, class: Option
             format!("unknown for {length}: events were lost, or this time is outside the recording")
         }
     };
-    let ended = segment.wake.filter(|_| matches!(segment.state, State::Sleeping(_))).map_or(
+    let ended = segment.wake().filter(|_| matches!(segment.state, State::Sleeping(_))).map_or(
         String::new(),
         |wake| {
             let source = loaded.analysis.stacks.wake_source(loaded.trace, wake);

@@ -171,7 +171,7 @@ fn chain_link_value(
 fn ended_by(loaded: &Loaded<'_>, link: &ChainLink) -> Option<(Option<usize>, Option<ThreadId>)> {
     match &link.hop {
         Some(hop) => Some((hop.release(), Some(hop.by))),
-        None if link.state == LinkState::Sleeping => link.piece.segment.wake.map(|wake| {
+        None if link.state == LinkState::Sleeping => link.piece.segment.wake().map(|wake| {
             let by_task = loaded.analysis.stacks.wake_source(loaded.trace, wake).context.is_task();
             (Some(wake), by_task.then(|| loaded.trace.wakings.waker[wake]))
         }),

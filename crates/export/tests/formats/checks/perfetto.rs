@@ -261,12 +261,12 @@ fn our_states(analysis: &Analysis<'_>) -> scheduler::States {
     for thread in (1..timeline.threads() as u32).map(ThreadId) {
         let tid = u64::from(trace.threads.get(thread).tid);
         timeline.each_segment(trace, thread, timeline.window(), &mut |segment| {
-            let out = segment.out.map(|out| trace.switches.prev_state[out]);
+            let out = segment.out().map(|out| trace.switches.prev_state[out]);
             let new =
-                segment.wake.is_some_and(|wake| trace.wakings.flags[wake].has(WakeFlags::NEW));
+                segment.wake().is_some_and(|wake| trace.wakings.flags[wake].has(WakeFlags::NEW));
             let mut woken = None;
             let state = match (segment.state, out) {
-                (State::Ran, _) if segment.back.is_some() => scheduler::State::Running,
+                (State::Ran, _) if segment.back().is_some() => scheduler::State::Running,
                 (State::Sleeping(state), Some(_)) => scheduler::State::Sleeping(state_bits(state)),
                 (State::Runnable { preempted: true }, Some(state)) => match state_bits(state) {
                     0 => scheduler::State::Runnable,
@@ -274,7 +274,7 @@ fn our_states(analysis: &Analysis<'_>) -> scheduler::States {
                 },
                 (State::Runnable { preempted: false }, None) if new => scheduler::State::Created,
                 (State::Runnable { preempted: false }, out) => {
-                    let wake = segment.wake.expect("it was woken");
+                    let wake = segment.wake().expect("it was woken");
                     let time = trace.wakings.time[wake];
                     match out {
                         // Woken before it had left: it sleeps there until it is back.
@@ -283,7 +283,7 @@ fn our_states(analysis: &Analysis<'_>) -> scheduler::States {
                             scheduler::State::Sleeping(state_bits(out))
                         }
                         _ => {
-                            woken = woken_by(segment.wake);
+                            woken = woken_by(segment.wake());
                             scheduler::State::Runnable
                         }
                     }
