@@ -1,7 +1,7 @@
 //! A trace with everything that is computed from it once.
 
 use crate::contacts::Contacts;
-use crate::grouped::Grouped;
+use crate::grouped::{Grouped, Starts};
 use crate::locks::kernel_locks::KernelLocks;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;
@@ -13,7 +13,7 @@ use crate::user_marks::{UserMark, user_marks};
 use crate::wakers::by_waker;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::OnceLock;
-use unhitch_model::{KeptWait, ProcessId, ThreadId, Trace, Window};
+use unhitch_model::{KeptWait, KeptWake, ProcessId, ThreadId, Trace, Window};
 
 /// For each wait signature, the ids of the functions that ended such waits anywhere in the
 /// recording.
@@ -44,7 +44,9 @@ pub struct Analysis<'t> {
     /// The wake-ups of each waker, computed on first use.
     wakers: OnceLock<Grouped<u32>>,
     /// Where the waits of each thread begin in [`Trace::kept_waits`], computed on first use.
-    kept_starts: OnceLock<Vec<u32>>,
+    kept_waits: OnceLock<Starts>,
+    /// The same of [`Trace::kept_wakes`].
+    kept_wakes: OnceLock<Starts>,
     /// The kernel locks that its threads waited for.
     pub(crate) kernel_locks: KernelLocks,
 }
@@ -68,7 +70,8 @@ impl<'t> Analysis<'t> {
             releasing: OnceLock::new(),
             contacts: OnceLock::new(),
             wakers: OnceLock::new(),
-            kept_starts: OnceLock::new(),
+            kept_waits: OnceLock::new(),
+            kept_wakes: OnceLock::new(),
             process_times: OnceLock::new(),
             members: OnceLock::new(),
         }
@@ -93,12 +96,17 @@ impl<'t> Analysis<'t> {
     /// What the recorder noted of the waits of `thread`, in order of time.
     pub(crate) fn kept_waits(&self, thread: ThreadId) -> &'t [KeptWait] {
         let all = self.trace.kept_waits.as_slice();
-        let starts = self.kept_starts.get_or_init(|| {
-            let first = |thread| all.partition_point(|wait| wait.thread.index() < thread) as u32;
-            (0..=self.trace.threads.len()).map(first).collect()
-        });
-        let bounds = starts.get(thread.index()).zip(starts.get(thread.index() + 1));
-        bounds.and_then(|(from, to)| all.get(*from as usize..*to as usize)).unwrap_or(&[])
+        let threads = self.trace.threads.len();
+        let starts = self.kept_waits.get_or_init(|| Starts::new(all, threads, |wait| wait.thread.index()));
+        starts.of(thread.index(), all)
+    }
+
+    /// The same of the wake-ups that ended waits of `thread` for a futex.
+    fn kept_wakes(&self, thread: ThreadId) -> &'t [KeptWake] {
+        let all = self.trace.kept_wakes.as_slice();
+        let threads = self.trace.threads.len();
+        let starts = self.kept_wakes.get_or_init(|| Starts::new(all, threads, |wake| wake.wakee.index()));
+        starts.of(thread.index(), all)
     }
 
     /// The futex at which a wake-up, by its index, found the thread that it woke, if the recorder
@@ -106,10 +114,9 @@ impl<'t> Analysis<'t> {
     pub(crate) fn woken_futex(&self, wake: usize) -> Option<u64> {
         let (wakings, threads) = (&self.trace.wakings, &self.trace.threads);
         let (wakee, waker) = (wakings.wakee[wake], wakings.waker[wake]);
-        let key = (wakee, wakings.time[wake]);
-        let kept = &self.trace.kept_wakes;
-        let at = kept.binary_search_by_key(&key, |kept| (kept.wakee, kept.time)).ok()?;
         let of_process = threads.get(wakee).process == threads.get(waker).process;
+        let kept = self.kept_wakes(wakee);
+        let at = kept.binary_search_by_key(&wakings.time[wake], |kept| kept.time).ok()?;
         of_process.then_some(kept[at].futex_avma)
     }
 

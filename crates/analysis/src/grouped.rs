@@ -54,13 +54,38 @@ impl<T: Copy> Grouped<T> {
     }
 }
 
+/// Where the items of each key begin in a slice that is in order of the keys.
+pub(crate) struct Starts(Vec<u32>);
+
+impl Starts {
+    /// Looks for them: `key` is less than `keys`.
+    pub fn new<T>(items: &[T], keys: usize, key: impl Fn(&T) -> usize) -> Self {
+        let first = |at| items.partition_point(|item| key(item) < at) as u32;
+        Self((0..=keys).map(first).collect())
+    }
+
+    /// The items of a key; none for one that there is not.
+    pub fn of<'a, T>(&self, key: usize, items: &'a [T]) -> &'a [T] {
+        let bounds = self.0.get(key).zip(self.0.get(key + 1));
+        bounds.and_then(|(from, to)| items.get(*from as usize..*to as usize)).unwrap_or(&[])
+    }
+}
+
 impl Grouped<u32> {
     /// Of the items of a key, indices into `times` in order of time, those inside `window`.
     pub fn inside(&self, key: usize, window: Window, times: &[Time]) -> &[u32] {
         let all = self.of(key);
         let time = |index: &u32| times[*index as usize];
         let from = all.partition_point(|index| time(index) < window.start);
-        let to = all.partition_point(|index| time(index) < window.end);
-        &all[from..to.max(from)]
+        let after = &all[from..];
+        // Most windows are short: their end is near.
+        let mut near = 1;
+        while after.get(near - 1).is_some_and(|index| time(index) < window.end) {
+            near *= 2;
+        }
+        let (before, near) = (near / 2, near.min(after.len()));
+        let known = before.min(near);
+        let to = known + after[known..near].partition_point(|index| time(index) < window.end);
+        &after[..to]
     }
 }

@@ -51,6 +51,9 @@ use runner::runner_of;
 use timed_waits::{join_timed_waits, looks};
 use unhitch_model::{ThreadId, Time, Window};
 
+/// Maximum segments of one thread that are explained by one core.
+const MAX_SEGMENTS: usize = 1 << 16;
+
 /// A thread's time that is being explained.
 struct Frame {
     thread: ThreadId,
@@ -69,13 +72,25 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
         Explanation { victim, window, pieces: Vec::new(), hops: Vec::new(), blames: None };
     let mut frames: Vec<Frame> = Vec::new();
     enter(analysis, &mut explanation, &mut frames, (victim, window, None));
-    while let Some(frame) = frames.last_mut() {
+    walk(analysis, &mut explanation, frames);
+    explanation.pieces.sort_by_key(|piece| piece.window);
+    explanation
+}
+
+/// Explains frames and all that they lead to, the last one first.
+fn walk(analysis: &Analysis<'_>, explanation: &mut Explanation, mut frames: Vec<Frame>) {
+    loop {
+        if let Some(long) = frames.pop_if(|frame| frame.segments.len() > MAX_SEGMENTS) {
+            in_halves(analysis, explanation, long);
+            continue;
+        }
+        let Some(frame) = frames.last_mut() else { return };
         let Some(segment) = frame.segments.next() else {
-            frame.bursts.end(analysis, &mut explanation);
+            frame.bursts.end(analysis, explanation);
             frames.pop();
             continue;
         };
-        frame.bursts.begin(analysis, &mut explanation, &segment);
+        frame.bursts.begin(analysis, explanation, &segment);
         let (thread, window, hop) = (frame.thread, frame.window, frame.hop);
         // A waker that seems asleep while it wakes is damage; following only earlier ends
         // is also what makes this terminate. An owner may well sleep until the end.
@@ -85,15 +100,15 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
         };
         let earlier = segment.window.end < window.end
             || is_owner()
-            || really_ends(analysis, &segment) < wait_ends(analysis, &explanation, hop);
-        match follow(analysis, thread, &segment, hop, &explanation).filter(|_| earlier) {
+            || really_ends(analysis, &segment) < wait_ends(analysis, explanation, hop);
+        match follow(analysis, thread, &segment, hop, explanation).filter(|_| earlier) {
             Some(next) => {
                 let first = explanation.hops.len() as u32;
                 explanation.hops.extend(owner_then_waker(analysis, next, &segment));
                 // The last is entered first: the frame on top is the earliest.
                 for at in (first..explanation.hops.len() as u32).rev() {
                     let Hop { by, window, .. } = explanation.hops[at as usize];
-                    enter(analysis, &mut explanation, &mut frames, (by, window, Some(at)));
+                    enter(analysis, explanation, &mut frames, (by, window, Some(at)));
                 }
             }
             None => {
@@ -119,8 +134,34 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
             }
         }
     }
-    explanation.pieces.sort_by_key(|piece| piece.window);
-    explanation
+}
+
+/// Explains the two halves of a frame side by side: a storm has a million segments.
+fn in_halves(analysis: &Analysis<'_>, explanation: &mut Explanation, frame: Frame) {
+    let Frame { thread, window, hop, segments, .. } = frame;
+    let mut first: Vec<Segment> = segments.collect();
+    let second = first.split_off(first.len() / 2);
+    let half = |segments: Vec<Segment>| {
+        let segments = segments.into_iter();
+        let frame = Frame { thread, window, hop, segments, bursts: Bursts::default() };
+        let (hops, pieces) = (explanation.hops.clone(), Vec::new());
+        let mut own = Explanation { hops, pieces, ..*explanation };
+        walk(analysis, &mut own, vec![frame]);
+        own
+    };
+    let halves = rayon::join(|| half(first), || half(second));
+    let before = explanation.hops.len() as u32;
+    for half in [halves.0, halves.1] {
+        let shift = explanation.hops.len() as u32 - before;
+        let shifted = |hop: Option<u32>| match hop {
+            Some(own) if own >= before => Some(own + shift),
+            other => other,
+        };
+        let hops = half.hops.into_iter().skip(before as usize);
+        explanation.hops.extend(hops.map(|hop| Hop { parent: shifted(hop.parent), ..hop }));
+        let pieces = half.pieces.into_iter();
+        explanation.pieces.extend(pieces.map(|piece| Piece { hop: shifted(piece.hop), ..piece }));
+    }
 }
 
 /// Goes on with what a thread did in a window, to which a hop led, and first with who started it.

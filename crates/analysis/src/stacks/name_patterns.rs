@@ -91,6 +91,10 @@ fn first_two(name: &str) -> Option<[u8; 2]> {
 
 fn glob(parts: &[String], name: &str) -> bool {
     let [first, middle @ .., last] = parts else { return false };
+    // Most names fail at their last byte, which costs least to compare.
+    if last.as_bytes().last().is_some_and(|end| name.as_bytes().last() != Some(end)) {
+        return false;
+    }
     let Some(mut rest) = name.strip_prefix(first.as_str()) else { return false };
     for part in middle {
         match rest.find(part.as_str()) {
