@@ -97,7 +97,8 @@ impl<'t> Analysis<'t> {
     pub(crate) fn kept_waits(&self, thread: ThreadId) -> &'t [KeptWait] {
         let all = self.trace.kept_waits.as_slice();
         let threads = self.trace.threads.len();
-        let starts = self.kept_waits.get_or_init(|| Starts::new(all, threads, |wait| wait.thread.index()));
+        let starts =
+            self.kept_waits.get_or_init(|| Starts::new(all, threads, |wait| wait.thread.index()));
         starts.of(thread.index(), all)
     }
 
@@ -105,7 +106,8 @@ impl<'t> Analysis<'t> {
     fn kept_wakes(&self, thread: ThreadId) -> &'t [KeptWake] {
         let all = self.trace.kept_wakes.as_slice();
         let threads = self.trace.threads.len();
-        let starts = self.kept_wakes.get_or_init(|| Starts::new(all, threads, |wake| wake.wakee.index()));
+        let starts =
+            self.kept_wakes.get_or_init(|| Starts::new(all, threads, |wake| wake.wakee.index()));
         starts.of(thread.index(), all)
     }
 

@@ -3,6 +3,7 @@
 
 #[path = "../examples/big/trace.rs"]
 mod big;
+mod bursts;
 mod cpu_starvation;
 mod crowds;
 mod diff;
