@@ -11,6 +11,7 @@ mod ends_of_waits;
 mod event_loops;
 mod facts;
 mod finding;
+mod gave_up;
 mod group_limits;
 mod holders;
 mod in_progress;

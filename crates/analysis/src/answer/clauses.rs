@@ -349,6 +349,9 @@ fn hop_words(proofs: &Proofs<'_>, link: &ChainLink, hop: &Hop) -> Sentence {
         (None, None) if hop.ran_on => {
             sentence!(" waited ({}) while {} ran{}{}", class, by, whole, more)
         }
+        (None, None) if hop.gave_up => {
+            sentence!(" waited ({}) for {}, in vain, and gave up{}{}", class, by, whole, more)
+        }
         (None, Some(started)) => sentence!(
             " waited ({}) until {} had started {}, which woke it{}{}",
             class,

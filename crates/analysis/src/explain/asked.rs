@@ -1,6 +1,8 @@
-//! Who works on what a thread asked for, in a sleep that has not ended when the recording does.
+//! Who works on what a thread asked for, in a sleep that no answer ended: the recording ends first, or the
+//! thread gave up.
 
 use super::other_end::{descriptor, only_peer};
+use super::timed_waits::timed_out;
 use super::wait_class::class_of;
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
@@ -13,11 +15,11 @@ const MAX_BACK_NS: u64 = 10_000_000_000;
 /// Maximum threads that ask each other in turn.
 pub(super) const MAX_ASKED: usize = 8;
 
-/// Who works on what a thread asked for, in a sleep that has not ended when the recording does: of
+/// Who works on what a thread asked for, in a sleep that no answer ended: of
 /// the process at the other end, the thread that it woke last before it slept, or the only one that
 /// works; where the descriptor is not known, the process that it woke last, or that answered before.
 /// One that rests has answered, or nobody asked it.
-pub(crate) fn asked_at_end(
+pub(crate) fn asked_in_vain(
     analysis: &Analysis<'_>,
     thread: ThreadId,
     sleep: &Segment,
@@ -32,7 +34,8 @@ fn asked(
     sleep: &Segment,
     most: usize,
 ) -> Option<ThreadId> {
-    if most == 0 || !lasts_until_end(analysis, thread, sleep) {
+    let is_unanswered = || gave_up(analysis, sleep) || lasts_until_end(analysis, thread, sleep);
+    if most == 0 || !is_unanswered() {
         return None;
     }
     let process = |thread: ThreadId| analysis.trace.threads.get(thread).process;
@@ -49,7 +52,10 @@ fn asked(
         // It waits for any of several, such as in poll(2).
         (None, WaitClass::Network | WaitClass::Ipc | WaitClass::Idle) => {
             last_woken(analysis, thread, sleep, |woken| process(woken) != process(thread))
-                .filter(|woken| analysis.contacts().are_mutual(analysis.trace, thread, *woken))
+                .filter(|woken| {
+                    analysis.contacts().are_mutual(analysis.trace, thread, *woken)
+                        || seems_to_answer(analysis, thread, *woken, since.start)
+                })
                 .or_else(before)
         }
         (None, _) => None,
@@ -80,6 +86,40 @@ fn answered_before(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -
     is_peer.then_some(by)
 }
 
+/// True if the process of `other` seems to have answered `thread`, as a server of the same machine does by
+/// a socket: in a soft interrupt of its own. Of the wake-ups that end short waits, no stack tells such an
+/// interrupt from another; but these came while that process ran, and `thread` had just woken it.
+fn seems_to_answer(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    other: ThreadId,
+    until: Time,
+) -> bool {
+    /// Minimum answers.
+    const MIN_ANSWERS: usize = 2;
+    /// Maximum waits that are looked through.
+    const MAX_WAITS: usize = 1000;
+    let (trace, wakings) = (analysis.trace, &analysis.trace.wakings);
+    let process = |thread: ThreadId| trace.threads.get(thread).process;
+    let is_asked = |began: Time| {
+        let before = Window::new(began.minus(MAX_BEFORE_NS), began.plus(1));
+        let mut woken = analysis.issued(thread, before).iter();
+        woken.any(|wake| process(wakings.wakee[*wake as usize]) == process(other))
+    };
+    let is_answer = |sleep: &&Segment| {
+        let unknown = sleep.wake().filter(|wake| {
+            wakings.stack[*wake].is_empty() && !analysis.stacks.is_by_task(trace, *wake)
+        });
+        unknown.is_some_and(|wake| {
+            let current = wakings.waker[wake];
+            !current.is_idle() && process(current) == process(other) && is_asked(sleep.window.start)
+        })
+    };
+    let segments = analysis.segments(thread, Window::new(until.minus(MAX_BACK_NS), until));
+    let sleeps = segments.iter().rev().filter(|one| matches!(one.state, State::Sleeping(_)));
+    sleeps.take(MAX_WAITS).filter(is_answer).take(MIN_ANSWERS).count() == MIN_ANSWERS
+}
+
 /// The only thread of a process that did not wait for requests for most of `window`. *Why not a whole
 /// chain of who asked whom from each:* in two crowds that ask each other, there would be millions.
 pub(super) fn only_worker(
@@ -96,6 +136,12 @@ pub(super) fn only_worker(
         .filter(|thread| works_mostly(analysis, *thread, window, most));
     let only = workers.next()?;
     workers.next().is_none().then_some(only)
+}
+
+/// True for a wait for an answer that ended by its own timer.
+pub(super) fn gave_up(analysis: &Analysis<'_>, sleep: &Segment) -> bool {
+    let is_for_answer = || matches!(class_of(analysis, sleep), WaitClass::Network | WaitClass::Ipc);
+    sleep.wake().is_some() && timed_out(analysis, sleep) && is_for_answer()
 }
 
 /// True for a sleep that has not ended when the recording does.

@@ -1,7 +1,7 @@
 //! Whom a thread waits for in a sleep that has not ended when the recording does.
 
 use super::asked::{
-    MAX_ASKED, asked_at_end, began, last_woken, lasts_until_end, only_worker, works_mostly,
+    MAX_ASKED, asked_in_vain, began, last_woken, lasts_until_end, only_worker, works_mostly,
 };
 use super::processes::{awaited_process, working_child};
 use super::wait_class::{class_of, kept_wait};
@@ -22,7 +22,7 @@ pub(super) fn awaited_at_end(
     owner_at_end(analysis, thread, segment)
         .or_else(|| awaited_process(analysis, thread, segment))
         .or_else(|| file_server(analysis, segment))
-        .or_else(|| asked_at_end(analysis, thread, segment))
+        .or_else(|| asked_in_vain(analysis, thread, segment))
         .or_else(|| helper_at_end(analysis, thread, segment))
         .or_else(|| match class_of(analysis, segment) {
             WaitClass::Ipc | WaitClass::Condition => working_child(analysis, thread, segment),

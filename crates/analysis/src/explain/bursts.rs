@@ -90,6 +90,7 @@ struct HopKey {
     is_queued: bool,
     is_timed: bool,
     ran_on: bool,
+    gave_up: bool,
 }
 
 /// What makes pieces one.
@@ -167,6 +168,7 @@ impl Sums {
                 is_queued: hop.is_queued(),
                 is_timed: hop.is_timed(),
                 ran_on: hop.ran_on,
+                gave_up: hop.gave_up,
             };
             let at = *by_key.entry(key).or_insert_with(|| {
                 hops.push(HopSum { parent, sum: Sum::new(hop), queued_ns: 0 });

@@ -29,6 +29,7 @@ pub(super) fn until_birth(
         wake: None,
         released: None,
         ran_on: false,
+        gave_up: false,
         source: WakeSource { context: WakeContext::Task, interrupt: None },
         ..*led
     })

@@ -61,6 +61,8 @@ pub struct Hop {
     /// True when nobody woke it for that, and `by` is the thread of its process that ran meanwhile,
     /// for which it waited.
     pub ran_on: bool,
+    /// True when its own timer ended the sleep: it had no answer yet from `by`, which it had asked.
+    pub gave_up: bool,
     /// The thread that ended the sleep, where it did not exist yet, and `by` is the one that started it.
     pub started: Option<ThreadId>,
     /// In which context the wake-up was issued.

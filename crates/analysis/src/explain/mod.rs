@@ -39,7 +39,8 @@ use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
 use acquisition::acquisition;
-pub(crate) use asked::asked_at_end;
+pub(crate) use asked::asked_in_vain;
+use asked::gave_up;
 pub(crate) use awaited::owned_at_end;
 use bursts::Bursts;
 use creator::until_birth;
@@ -272,8 +273,9 @@ fn follow(
     };
     let (by, source) = ended.or(ran_on.map(|runner| (runner, by_task)))?;
     let depth = explanation.hop(parent).map_or(1, |hop| hop.depth + 1);
-    let wake =
-        segment.wake().filter(|_| ran_on.is_none() && signalled_by(analysis, segment).is_none());
+    let gave_up = gave_up(analysis, segment);
+    let is_end = || ran_on.is_none() && !gave_up && signalled_by(analysis, segment).is_none();
+    let wake = segment.wake().filter(|_| is_end());
     let usable =
         by != thread && !by.is_idle() && (wake.is_some() || !is_in_chain(explanation, by, parent));
     let slept = Window::new(
@@ -292,6 +294,7 @@ fn follow(
         looks: looks(analysis, thread, slept),
         wake,
         ran_on: ran_on.is_some(),
+        gave_up,
         started: None,
         source,
         by,

@@ -1,6 +1,7 @@
 //! Who ended a sleep, and who owned the lock before that thread did.
 
 use super::acquisition::acquisition;
+use super::asked::{asked_in_vain, gave_up};
 use super::awaited::awaited_at_end;
 use super::explanation::Hop;
 use super::processes::who_ended;
@@ -23,6 +24,9 @@ pub(super) fn ended_by(
     };
     if signalled_by(analysis, segment).is_some() {
         return kept_wait(analysis, segment)?.owner.map(by_task);
+    }
+    if gave_up(analysis, segment) {
+        return asked_in_vain(analysis, thread, segment).map(by_task);
     }
     let source = analysis.stacks.wake_source(analysis.trace, wake);
     let waker = analysis.trace.wakings.waker[wake];

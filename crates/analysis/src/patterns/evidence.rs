@@ -26,7 +26,8 @@ enum WeakKind {
     RanOn,
     /// Who ended the wait did not exist yet; the one that started it is taken to be whom it waited for.
     Started,
-    /// The recording ends before the answer; the one that was asked last is taken to owe it.
+    /// The sleeper gave up, or the recording ends, before the answer; the one that was asked last is taken
+    /// to owe it.
     Asked,
     /// No wake-up was seen.
     NoWake,
@@ -120,6 +121,12 @@ impl Case<'_> {
         match weak.kind {
             WeakKind::NoWake => Sentence::from(
                 "the recording ends before the lock is released; its owner was read from the lock",
+            ),
+            WeakKind::Asked if hop.gave_up => sentence!(
+                "{} gave up before it had its answer; it is inferred that {} owed it, which it had \
+                 asked, and which worked meanwhile",
+                sleeper,
+                self.name(hop.by)
             ),
             WeakKind::Asked if hop.class == WaitClass::Process => sentence!(
                 "the recording ends before {}, for whose end {} waits",

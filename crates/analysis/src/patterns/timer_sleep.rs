@@ -7,7 +7,7 @@ use super::case::Case;
 use super::case::{in_function, weaken};
 use super::finding::{Finding, Pattern};
 use crate::WaitClass;
-use crate::explain::{Cause, Piece, class_of};
+use crate::explain::{Cause, Hop, Piece, class_of};
 use crate::stacks::text::own_function;
 use crate::timeline::{Segment, State};
 use crate::wording::sentence::{Sentence, count, sentence};
@@ -55,7 +55,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ),
         _ => case.slept_often(sleeper, sleeps, ns, &longest.segment),
     });
-    let last = case.victims_wait().filter(|wait| wait.wake.is_some()).map(|wait| wait.by);
+    let after = |wait: &&Hop| wait.wake.is_some() && wait.window.start >= longest.window.end;
+    let last = case.victims_wait().filter(after).map(|wait| wait.by);
     sentences.extend(last.and_then(|last| {
         case.ended_wait_in(last, sentence!("{} ended the wait", case.name(last)))
     }));

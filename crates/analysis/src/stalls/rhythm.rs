@@ -7,7 +7,7 @@
 
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
-use crate::explain::{asked_at_end, class_of};
+use crate::explain::{asked_in_vain, class_of};
 use crate::{Analysis, Operation, Segment, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -210,7 +210,7 @@ fn is_nobodys(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Sleep<'_>) -> b
     });
     let is_owed = || {
         class_of(analysis, sleep.segment) == WaitClass::Lock
-            || asked_at_end(analysis, thread, sleep.segment).is_some()
+            || asked_in_vain(analysis, thread, sleep.segment).is_some()
     };
     !by_another && (is_chosen(analysis, sleep.segment) || sleep.is_open && !is_owed())
 }

@@ -1,0 +1,97 @@
+//! A client that waits for an answer with a timeout, and gives up: its server owed it the answer.
+
+use crate::scene::{Desktop, judged};
+use TaskState::{Runnable, Sleeping};
+use unhitch_analysis::patterns::{Evidence, Pattern};
+use unhitch_model::*;
+
+const MS: u64 = 1_000;
+const IDLE: ThreadId = ThreadId::IDLE;
+const NONE: StackId = StackId::EMPTY;
+/// CPython's socket with a timeout.
+const REPLY: [&str; 5] = ["main", "sock_recv_into", "poll", "|", "poll_schedule_timeout"];
+
+/// How the answers before are known.
+#[derive(Clone, Copy, PartialEq)]
+enum Answers {
+    /// By the stacks of their wake-ups.
+    Seen,
+    /// The waits were short, and an interrupt ended them while the server had a CPU.
+    Short,
+    /// The same, but somebody else had it.
+    OfOthers,
+}
+
+/// The event loop asks a server every 10 ms from 60 ms on, and has its answer after 5 ms. At 100 ms it
+/// asks again, and waits for a second, until its timer ends that. Meanwhile the server works for
+/// `busy_ms`, and then waits for requests.
+fn asked(busy_ms: u64, answers: Answers) -> (Trace, ThreadId) {
+    let mut desktop = Desktop::new();
+    let ui = desktop.ui;
+    let server = desktop.scene.thread(800, 800, "server");
+    let other = desktop.scene.thread(900, 900, "other");
+    let reply = desktop.scene.stack(&REPLY);
+    let accept = desktop.scene.stack(&["serve", "|", "inet_csk_accept"]);
+    let busy = desktop.scene.stack(&["serve", "render_report"]);
+    let send = desktop.scene.stack(&["main", "send", "|", "tcp_sendmsg", "sock_def_readable"]);
+    let timer =
+        desktop.scene.stack(&["main", "|", "asm_sysvec_apic_timer_interrupt", "hrtimer_wakeup"]);
+    desktop.pump_all(0, 60);
+    let scene = &mut desktop.scene;
+    for at in (60..=100).step_by(10).map(|ms| ms * MS) {
+        let ms = if at == 100 * MS { busy_ms } else { 5 };
+        scene.wake(at, 0, ui, server, WakeFlags::default(), send);
+        scene.switch(at + 10, 1, IDLE, Runnable, server, NONE);
+        scene.switch(at + 50, 0, ui, Sleeping, IDLE, reply);
+        if at == 100 * MS {
+            (0..ms).for_each(|tick| _ = scene.sample(at + tick * MS + 500, 1, server, busy));
+        } else {
+            match answers {
+                Answers::Seen => scene.wake(at + 5 * MS, 1, server, ui, WakeFlags::default(), send),
+                Answers::Short => scene.wake(at + 5 * MS, 1, server, ui, WakeFlags::HARDIRQ, NONE),
+                Answers::OfOthers => {
+                    scene.wake(at + 5 * MS, 2, other, ui, WakeFlags::HARDIRQ, NONE)
+                }
+            };
+            scene.switch(at + 5 * MS + 5, 0, IDLE, Runnable, ui, NONE);
+        }
+        scene.switch(at + ms * MS + 20, 1, server, Sleeping, IDLE, accept);
+    }
+    scene.wake(1_100 * MS, 0, IDLE, ui, WakeFlags::HARDIRQ, timer);
+    scene.switch(1_100 * MS + 9, 0, IDLE, Runnable, ui, NONE);
+    desktop.pump_all(1_110, 1_300);
+    let mut trace = desktop.scene.finish(3, 1_300 * MS);
+    trace.meta.system = System::Linux;
+    (trace, server)
+}
+
+#[test]
+fn a_server_that_worked_owed_the_answer() {
+    for answers in [Answers::Seen, Answers::Short] {
+        let (trace, server) = asked(1_150, answers);
+        let (stall, text) = judged(&trace);
+        assert_eq!(stall.finding.culprit, Some(server), "{text}");
+        assert_eq!(stall.finding.pattern, Pattern::CpuBound, "{text}");
+        assert_eq!(stall.finding.function, "render_report", "{text}");
+        assert_eq!(stall.finding.evidence, Evidence::Inferred, "{text}");
+        assert!(text.contains("for server 800, in vain, and gave up"), "{text}");
+        assert!(text.contains("gave up before it had its answer"), "{text}");
+    }
+}
+
+#[test]
+fn who_never_answered_owes_nothing() {
+    let (trace, server) = asked(1_150, Answers::OfOthers);
+    let (stall, text) = judged(&trace);
+    assert_ne!(stall.finding.culprit, Some(server), "{text}");
+}
+
+#[test]
+fn a_server_that_rested_owed_nothing() {
+    let (trace, server) = asked(20, Answers::Seen);
+    let (stall, text) = judged(&trace);
+    assert_ne!(stall.finding.culprit, Some(server), "{text}");
+    assert_eq!(stall.finding.pattern, Pattern::TimerSleep, "{text}");
+    // It ended another wait.
+    assert!(!text.contains("server 800 ended the wait"), "{text}");
+}
