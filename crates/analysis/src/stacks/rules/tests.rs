@@ -758,3 +758,25 @@ fn a_worker_of_a_pool_without_tasks_is_idle_and_one_inside_a_task_is_not() {
     ];
     assert_eq!(class(&in_worker).0, WaitClass::Lock);
 }
+
+#[test]
+fn a_socket_with_a_timeout_is_waited_on_for_an_answer() {
+    let poll = ["poll_schedule_timeout.constprop.0", "do_sys_poll", "__x64_sys_poll", "poll"];
+    let class = |callers: &[&str]| class(&[&poll, callers].concat());
+    // Recorded: CPython 3.11, and HotSpot 17.
+    let of_python = ["sock_recv_into", "method_vectorcall_VARARGS_KEYWORDS"];
+    let of_java = [
+        "Java_sun_nio_ch_Net_poll",
+        "sun.nio.ch.Net.poll",
+        "sun.nio.ch.NioSocketImpl.park",
+        "sun.nio.ch.NioSocketImpl.timedRead",
+        "sun.nio.ch.NioSocketImpl.implRead",
+        "java.net.Socket$SocketInputStream.read",
+    ];
+    assert_eq!(class(&of_python), (WaitClass::Network, false));
+    assert_eq!(class(&of_java), (WaitClass::Network, false));
+    // The next client is no answer.
+    let accept = ["sun.nio.ch.NioSocketImpl.park", "sun.nio.ch.NioSocketImpl.accept"];
+    assert_eq!(class(&accept), (WaitClass::Idle, true));
+    assert_eq!(class(&["sock_accept"]), (WaitClass::Idle, true));
+}
