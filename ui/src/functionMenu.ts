@@ -14,7 +14,7 @@ export function functionMenu(name: string, of: store.StackKind): MenuItem[] {
       ? [
           {
             title: "Samples by address, with instructions",
-            run: () => showFunction(name, of, "address"),
+            run: () => byAddress(name),
           },
         ]
       : []),
@@ -24,6 +24,10 @@ export function functionMenu(name: string, of: store.StackKind): MenuItem[] {
 
 export function butterfly(name: string, of: store.StackKind): void {
   showFunction(name, of, "butterfly");
+}
+
+export function byAddress(name: string): void {
+  showFunction(name, "sample", "address");
 }
 
 function showFunction(name: string, of: store.StackKind, form: "butterfly" | "address"): void {

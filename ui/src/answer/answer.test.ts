@@ -12,6 +12,7 @@ const link = (start: number, end: number): TextLink => ({
   from: null,
   to: null,
   event: null,
+  instructions_of: null,
 });
 
 test("a clause is split at its links and loses no letter", () => {

@@ -178,6 +178,8 @@ export interface TextLink {
   from: Ns | null;
   to: Ns | null;
   event: EventRef | null;
+  /** The function whose instructions, with the samples on each, show it. */
+  instructions_of: string | null;
 }
 
 export interface Clause {

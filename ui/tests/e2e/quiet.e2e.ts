@@ -3,10 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { quiet, samplesOnly } from "../fixtures/quiet";
-import { settled, skipReason, TestBed } from "./harness";
-
-/** What the page can do itself. */
-const COMMANDS = /unhitch (why|table|hot|waits)|--victim|--from/;
+import { COMMANDS, settled, skipReason, TestBed } from "./harness";
 
 describe.skipIf(skipReason("quiet") !== null)("without a stall", () => {
   let bed: TestBed;

@@ -11,7 +11,7 @@ import { basename, join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { axeFindings } from "./axe";
-import { STARVE, settled, skipReason, TestBed, UNHITCH, writeGolden } from "./harness";
+import { COMMANDS, STARVE, settled, skipReason, TestBed, UNHITCH, writeGolden } from "./harness";
 
 const GOLDEN = ["type-an-email", "move-my-mouse", "sixty-three-cores"];
 /** Recordings as the files of other tools, by the format to export to. */
@@ -112,6 +112,7 @@ describe.skipIf(skipReason("walk") !== null)("walk", () => {
       isOpen = true;
       await page.waitForSelector(".answers");
       await look("answers");
+      expect(await page.locator(".answers").innerText()).not.toMatch(COMMANDS);
       await page.keyboard.press("Digit2");
       await page.waitForSelector(".tables");
       const presets = page.getByRole("group", { name: "Presets" }).getByRole("button");
