@@ -287,6 +287,8 @@ export interface ColumnInfo {
   kind: ColumnKind;
   doc: string;
   sum: boolean;
+  /** Whether the route `series` has its sum over time. */
+  over_time: boolean;
 }
 
 export interface TableInfo {

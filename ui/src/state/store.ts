@@ -136,6 +136,8 @@ export const chainLink = signal<number | null>(null);
 export const pageMarks = signal<readonly Range[]>([]);
 /** Lanes that stay on top of the timeline, by id. */
 export const pins = signal<readonly string[]>([]);
+/** Measures over time that the timeline has a lane for: ids of presets. */
+export const tracks = signal<readonly string[]>([]);
 /** Processes (`p3`) and threads (`t12`) that the timeline does not show. */
 export const hidden = signal<readonly string[]>([]);
 export const search = signal("");
@@ -233,6 +235,12 @@ export function togglePin(lane: string): void {
   pins.value = old.includes(lane) ? old.filter((l) => l !== lane) : [...old, lane];
 }
 
+/** Adds a lane for a measure over time, or removes it. */
+export function toggleTrack(preset: string): void {
+  const old = tracks.peek();
+  tracks.value = old.includes(preset) ? old.filter((id) => id !== preset) : [...old, preset];
+}
+
 export function clearSelection(): void {
   select(NO_SELECTION);
 }
@@ -284,6 +292,7 @@ export function openTrace(name: string | null): void {
     layout.value = "split";
     pageMarks.value = [];
     pins.value = [];
+    tracks.value = [];
     hidden.value = [];
     search.value = "";
     table.value = NO_TABLE;

@@ -8,18 +8,17 @@ import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
 import { whereParams } from "../api/params";
 import { liveQuery } from "../api/query";
-import type { Series as Answer, Cell } from "../api/types";
+import type { Series as Answer } from "../api/types";
+import { labelsWidth } from "../draw/labelsWidth";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
-import { labelsWidth } from "../timeline/data/scene";
-import { bytesText, count, durationText, type Range, range } from "../units";
-import { type Arrangement, columnOf, measureOf, spec, title } from "./arrange";
-import { cellText, filterOf, joined } from "./cells";
+import { count, type Range, range } from "../units";
+import { type Arrangement, columnOf, measureOf, title } from "./arrange";
+import { filterOf, joined } from "./cells";
 import { arrangement } from "./model";
-import { areas, COLOURS, type Layer, layersOf, topOf } from "./seriesModel";
+import { areas, COLOURS, groupName, layersOf, scaleText, seriesParams, topOf } from "./seriesModel";
 
 const HEIGHT = 96;
-const MAX_NAMES = 7;
 
 /** While the window moves, the old graph is drawn scaled; a new one is requested after this long. */
 const REST_MS = 120;
@@ -47,13 +46,7 @@ function useSeries(of: Arrangement, measure: string, width: Signal<number>, show
         // The range that is selected is not cut out: it is marked, as on the timeline.
         const selection = { ...store.selection.value, range: null };
         const params = {
-          table: of.info.table,
-          by: of.by[0] ?? null,
-          measure,
-          begin: Math.round(window.from),
-          end: Math.round(window.to),
-          px: Math.max(1, Math.round((width.value - labelsWidth(width.value)) / 2)),
-          groups: MAX_NAMES,
+          ...seriesParams(of, window, (width.value - labelsWidth(width.value)) / 2),
           ...whereParams(selection, of.info.table, store.table.value.where),
         };
         return {
@@ -101,13 +94,8 @@ export function Series({ of }: { of: Arrangement }) {
 function describe(of: Arrangement, measure: string, data: Answer | null): string {
   const { tag, name } = title(measure);
   const what = `${tag} ${name}`.trim();
-  const groups = data?.groups.map((group) => nameOf(of, group.cell)).join(", ") ?? "";
+  const groups = data?.groups.map((group) => groupName(of, group.cell)).join(", ") ?? "";
   return `${what} of ${of.info.table} over time${of.by[0] ? ` by ${of.by[0]}` : ""}: ${groups}`;
-}
-
-function nameOf(of: Arrangement, cell: Cell): string {
-  const kind = columnOf(of.info, of.by[0] ?? "")?.kind ?? "text";
-  return cellText(cell, kind) || "(none)";
 }
 
 function Names({ of, data, width }: { of: Arrangement; data: Answer; width: number }) {
@@ -115,7 +103,7 @@ function Names({ of, data, width }: { of: Arrangement; data: Answer; width: numb
   return (
     <ul class="series-names" style={{ width: `${width}px` }}>
       {data.groups.map((group, i) => {
-        const name = nameOf(of, group.cell);
+        const name = groupName(of, group.cell);
         const kind = column ? (columnOf(of.info, column)?.kind ?? "text") : "text";
         const filter = column ? filterOf(column, kind, group.cell, "only") : null;
         return (
@@ -199,7 +187,7 @@ function Picture({ data, measure, left, width }: PictureProps) {
       </g>
       {chosen && <Outside left={x(chosen.from)} right={x(chosen.to)} width={width} />}
       <text x="4" y="11" font-size="11" fill="var(--dim)">
-        {scaleText(data, measure, top, layers)}
+        {scaleText(data, measure, top)}
       </text>
     </svg>
   );
@@ -221,17 +209,4 @@ function Outside({ left, right, width }: { left: number; right: number; width: n
       ))}
     </>
   );
-}
-
-/** What the height of the picture stands for. */
-function scaleText(data: Answer, measure: string, top: number, layers: readonly Layer[]): string {
-  if (layers.length === 0) return "nothing in this time range";
-  const part = (data.to - data.from) / Math.max(1, data.px);
-  const { name } = title(measure);
-  if (data.unit === "ns") {
-    const least = (top / part).toFixed(2).replace(/\.?0+$/, "");
-    return `${spec(measure).column || name}: up to ${least} at once, in steps of ${durationText(part)}`;
-  }
-  if (data.unit === "bytes") return `up to ${bytesText(Math.round((top / part) * 1e9))} a second`;
-  return `up to ${count(top)} in ${durationText(part)}`;
 }

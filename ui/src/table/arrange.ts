@@ -114,14 +114,13 @@ export function resolve(tables: Tables, state: TableState): Arrangement | null {
   return { info, by, show, graph, sort: fitSort(sort, grouped, info), overTime };
 }
 
-/** What is drawn over time: a sum of durations, or the number of rows. */
+/** What is drawn over time: a sum, or the number of rows. */
 export function measureOf(of: Arrangement): string {
-  const isTime = (text: string) => {
+  const isDrawn = (text: string) => {
     const { aggregate, column } = spec(text);
-    return aggregate !== "count" && columnOf(of.info, column)?.kind === "duration";
+    return aggregate === "count" || (columnOf(of.info, column)?.over_time ?? false);
   };
-  const drawn = of.graph.length > 0 ? of.graph : of.show;
-  const text = drawn.find((one) => one === "count" || isTime(one)) ?? "count";
+  const text = [...of.graph, ...of.show].find(isDrawn) ?? "count";
   return text === "count" ? text : `sum:${spec(text).column}`;
 }
 

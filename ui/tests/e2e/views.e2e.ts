@@ -3,13 +3,23 @@ import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
+import { lanePoint, STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
 
 /** Gives a trace three readings of counters: the example is older than they are. */
 function addCounters(trace: string): void {
   const reading = (seconds: number, waited: number) => ({
     time_ns: 9_531_000_000_000 + seconds * 1e9,
     pressure: { cpu: { some_ns: waited * 1e6 }, io: { some_ns: waited * 2e5 } },
+    interrupts: waited * 100,
+    soft_interrupts: waited * 10,
+    disks: {
+      vda: {
+        read_bytes: waited * 4096,
+        written_bytes: waited * 8192,
+        busy_ns: waited * 1e5,
+        queued_ns: waited * 3e5,
+      },
+    },
   });
   const file = { version: 1, readings: [reading(0, 10), reading(2, 110), reading(4, 610)] };
   const script = "import sys, zipfile; zipfile.ZipFile(sys.argv[1], 'a').writestr(*sys.argv[2:])";
@@ -111,6 +121,41 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
     await page.getByRole("button", { name: "Waits", exact: true }).click();
     await settled(page);
     expect(new URL(page.url()).searchParams.get("where")).toBeNull();
+  });
+
+  test("a track shows the same on the timeline, and is in the address", async () => {
+    await page.keyboard.press("Digit1");
+    await page.keyboard.press("Control+Shift+KeyP");
+    await page.keyboard.type("track pressure");
+    await page.keyboard.press("Enter");
+    const track = "[data-in=tracks][data-lane=pressure-over-time]";
+    await page.waitForSelector(track, { state: "attached" });
+    await page.reload();
+    await page.waitForSelector(track, { state: "attached" });
+    await settled(page);
+    const { x, y } = await lanePoint(page, track, 0.5);
+    await page.mouse.move(x, y);
+    await page.locator(".tl-tip", { hasText: /Pressure\s*cpu: 0\.\d+ at once\s*io: / }).waitFor();
+    await bed.screenshot(page, "views a track");
+    // Another by the menu, and the first one away by its own.
+    await page.mouse.click(x, y, { button: "right" });
+    await page.getByRole("menuitem", { name: "Tracks …" }).click();
+    await page.getByRole("menuitem", { name: "Add Interrupts" }).click();
+    await page.waitForSelector("[data-lane=interrupts-over-time]", { state: "attached" });
+    await settled(page);
+    await page.mouse.click(x, y, { button: "right" });
+    await page.getByRole("menuitem", { name: "Remove the track" }).click();
+    await page.locator(track).waitFor({ state: "detached" });
+    expect(new URL(page.url()).searchParams.get("tracks")).toBe("interrupts-over-time");
+    const other = await lanePoint(page, "[data-lane=interrupts-over-time]", 0.5);
+    await page.mouse.move(other.x, other.y + 2);
+    await page.locator(".tl-tip", { hasText: /interrupts: [\d,]+ in \d/ }).waitFor();
+    await page.mouse.click(other.x, other.y, { button: "right" });
+    await page.getByRole("menuitem", { name: "Show as a table" }).click();
+    await page.waitForSelector(".series[data-ready=true] path");
+    await page.mouse.click(other.x, other.y, { button: "right" });
+    await page.getByRole("menuitem", { name: "Remove the track" }).click();
+    await page.locator("[data-section=tracks]").waitFor({ state: "detached" });
   });
 
   test("idle waits are left out of flame graphs, until the chip is removed", async () => {

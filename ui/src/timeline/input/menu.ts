@@ -20,6 +20,7 @@ import { chainArrows } from "../draw/chain";
 import { lookAt, walk } from "./actions";
 import type { Hit } from "./hit";
 import { headerLines, hitLines, laneLines } from "./tooltipText";
+import { openTracks, trackItems } from "./tracks";
 
 type ChainArrow = StallAnswer["arrows"][number];
 
@@ -111,6 +112,7 @@ function threadOf(row: LaneRow, hit: Hit | null): number | null {
 }
 
 function laneItems(row: LaneRow, target: MenuTarget): MenuItem[] {
+  if (row.lane.kind === "track") return [...trackItems(row.lane.id), ...timeItems()];
   const { hit, at } = target;
   const view = model.views.get(row.lane.id);
   const scene = model.scene.peek();
@@ -222,6 +224,7 @@ function timeItems(): MenuItem[] {
         model.resort.value += 1;
       },
     },
+    { title: "Tracks …", run: () => openTracks(lastPlace) },
     ...(hidden > 0
       ? [{ title: `Show all hidden lanes (${hidden})`, run: () => (store.hidden.value = []) }]
       : []),

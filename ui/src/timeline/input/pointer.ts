@@ -12,6 +12,7 @@ import type { Slice } from "../data/protocol";
 import { pan, zoom } from "../data/scale";
 import { rowUnder } from "../data/scene";
 import { curveText, markAt } from "../draw/head";
+import { trackLines } from "../draw/track";
 import { lookAt, lookAtLink } from "./actions";
 import { edgeAt, snapped } from "./edges";
 import { type Hit, hit } from "./hit";
@@ -377,6 +378,7 @@ function tooltipLines(x: number, y: number, { row, hit: found, at }: PointerTarg
   if (row?.kind === "header") return headerLines(row);
   if (row?.kind === "lane") {
     if (at === null) return laneLines(row);
+    if (row.lane.kind === "track") return trackLines(scene, row, at);
     const view = model.views.get(row.lane.id);
     return found && view ? hitLines(scene, row, view, found) : [];
   }
