@@ -81,6 +81,8 @@ export interface StacksState {
   readonly idle: boolean;
   /** Whose stacks: all, those of the open stall's victim, or of the threads of its wait chain. */
   readonly scope: (typeof SCOPES)[number];
+  /** A filter by the columns of the table of these stacks. */
+  readonly where: string;
 }
 
 export const SCOPES = ["all", "victim", "chain"] as const;
@@ -93,6 +95,7 @@ const NO_STACKS: StacksState = {
   by: "function",
   idle: false,
   scope: "all",
+  where: "",
 };
 
 /** Two traces of the folder that are compared. */

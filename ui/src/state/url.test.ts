@@ -55,6 +55,7 @@ test("everything is read back as it was written", () => {
       by: "module",
       idle: true,
       scope: "chain",
+      where: "tid != 7",
     },
   };
   expect(parse(write(state))).toEqual(state);

@@ -126,6 +126,7 @@ export function write(state: UrlState): string {
   put("count", state.stacks.by, "function");
   put("idle", state.stacks.idle ? "1" : "");
   put("scope", state.stacks.scope, "all");
+  put("filter", state.stacks.where);
   const text = out.toString();
   return text && `?${text}`;
 }
@@ -180,6 +181,7 @@ export function parse(text: string): UrlState {
       by: oneOf(["function", "module", "file"] as const, from.get("count"), "function"),
       idle: from.get("idle") === "1",
       scope: oneOf(store.SCOPES, from.get("scope"), "all"),
+      where: from.get("filter") ?? "",
     },
   };
 }

@@ -6,7 +6,7 @@ import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
-import { whereParams } from "../api/params";
+import { joined, whereParams } from "../api/params";
 import { liveQuery } from "../api/query";
 import type { Series as Answer } from "../api/types";
 import { labelsWidth } from "../draw/labelsWidth";
@@ -14,7 +14,7 @@ import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
 import { count, type Range, range } from "../units";
 import { type Arrangement, columnOf, measureOf, title } from "./arrange";
-import { filterOf, joined } from "./cells";
+import { filterOf } from "./cells";
 import { arrangement } from "./model";
 import { areas, COLOURS, groupName, layersOf, scaleText, seriesParams, topOf } from "./seriesModel";
 
