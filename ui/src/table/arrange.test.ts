@@ -133,3 +133,11 @@ test("over time, the first column is drawn that can be: a sum, or the number of 
   expect(measureOf(arranged({ graph: ["sum:bytes"] }))).toBe("sum:bytes");
   expect(measureOf(arranged({ show: ["max:tid"] }))).toBe("count");
 });
+
+test("threads that are compared are the first groups, unless the user chose others", () => {
+  const by = (state: Partial<TableState>) =>
+    resolve(tables, { ...usual, ...state }, ["tid", "thread"])?.by;
+  expect(by({})).toEqual(["tid", "thread", "reason"]);
+  expect(by({ by: ["reason"] })).toEqual(["reason"]);
+  expect(by({ by: ["none"] })).toEqual([]);
+});

@@ -67,8 +67,13 @@ export function presetOf(tables: Tables, id: string): Preset | undefined {
 
 /**
  * Fills in the defaults and drops unknown columns, as in an old link. `null` for an unknown table.
+ * `first` are columns that a table groups by before its own, unless the user chose others.
  */
-export function resolve(tables: Tables, state: TableState): Arrangement | null {
+export function resolve(
+  tables: Tables,
+  state: TableState,
+  first: readonly string[] = [],
+): Arrangement | null {
   const preset = presetOf(tables, state.preset);
   const info =
     tables.tables.find(
@@ -81,9 +86,10 @@ export function resolve(tables: Tables, state: TableState): Arrangement | null {
     const { aggregate, column } = spec(text);
     return aggregate === "count" || columnOf(info, column) !== undefined;
   };
-  const by = (state.by.length === 0 ? (ofPreset?.by ?? info.by) : state.by).filter((name) =>
-    columnOf(info, name),
-  );
+  const usual = ofPreset?.by ?? info.by;
+  const wantedBy =
+    state.by.length > 0 ? state.by : usual.length > 0 ? [...new Set([...first, ...usual])] : usual;
+  const by = wantedBy.filter((name) => columnOf(info, name));
   const grouped = by.length > 0;
   const wanted =
     state.show.length === 0
