@@ -10,9 +10,10 @@ import { joined, whereParams } from "../api/params";
 import { liveQuery } from "../api/query";
 import type { Series as Answer } from "../api/types";
 import { labelsWidth } from "../draw/labelsWidth";
+import { draggedRange, type RangeDrag, rangeDrag } from "../parts/rangeDrag";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
-import { count, type Range, range } from "../units";
+import { count, type Range } from "../units";
 import { type Arrangement, columnOf, measureOf, title } from "./arrange";
 import { filterOf } from "./cells";
 import { arrangement } from "./model";
@@ -151,34 +152,15 @@ function Picture({ data, measure, left, width }: PictureProps) {
   const x = (at: number) => ((at - window.from) / (window.to - window.from)) * width;
   // The answer may be of an older window: drawn where it belongs, until the new one arrives.
   const [from, to] = [x(data.from), x(data.to)];
-  const drag = useSignal<{ from: number; to: number } | null>(null);
-  const chosen = drag.value ? range(drag.value.from, drag.value.to) : store.selection.value.range;
-  const timeAt = (event: PointerEvent) => {
-    const box = (event.currentTarget as Element).getBoundingClientRect();
-    const share = Math.min(1, Math.max(0, (event.clientX - box.left) / Math.max(1, box.width)));
-    return Math.round(window.from + share * (window.to - window.from));
-  };
+  const drag = useSignal<RangeDrag | null>(null);
+  const chosen = draggedRange(drag.value);
   return (
     <svg
       width={width}
       height={HEIGHT}
       style={{ left: `${left}px` }}
       aria-hidden="true"
-      onPointerDown={(event) => {
-        if (event.button !== 0) return;
-        event.currentTarget.setPointerCapture(event.pointerId);
-        drag.value = { from: timeAt(event), to: timeAt(event) };
-      }}
-      onPointerMove={(event) => {
-        if (drag.value) drag.value = { ...drag.value, to: timeAt(event) };
-      }}
-      onPointerUp={() => {
-        const now = drag.value;
-        drag.value = null;
-        if (now && Math.abs(x(now.to) - x(now.from)) >= 4)
-          store.select({ range: range(now.from, now.to) });
-      }}
-      onPointerCancel={() => (drag.value = null)}
+      {...rangeDrag(drag, window, width, (picked) => store.select({ range: picked }))}
     >
       <g transform={`translate(${from} 0) scale(${(to - from) / Math.max(1, data.px)} 1)`}>
         {areas(layers, top, HEIGHT - 14).map((path, i) => (
@@ -195,7 +177,7 @@ function Picture({ data, measure, left, width }: PictureProps) {
 
 function Outside({ left, right, width }: { left: number; right: number; width: number }) {
   return (
-    <>
+    <g class="series-outside">
       <rect width={Math.max(0, left)} height={HEIGHT} fill="var(--panel)" fill-opacity="0.6" />
       <rect
         x={Math.min(width, right)}
@@ -207,6 +189,6 @@ function Outside({ left, right, width }: { left: number; right: number; width: n
       {[left, right].map((at, i) => (
         <rect key={i} x={at} width="1" height={HEIGHT} fill="var(--accent)" />
       ))}
-    </>
+    </g>
   );
 }

@@ -73,7 +73,7 @@ function arrowItems(arrow: ChainArrow): MenuItem[] {
   const woken = threadIx(laneNumber(arrow.to_lane));
   const { from } = store.extent.peek();
   const [by, of] = [arrow.from_lane, arrow.to_lane].map((lane) => threadName(laneNumber(lane)));
-  const text = `${timeText(arrow.at, 1000)}: ${by} woke ${of} (${arrow.label})`;
+  const text = `${timeText(arrow.at, 1000)}: ${by} woke ${of} (${arrow.context}; ${arrow.evidence} evidence)`;
   return [
     { title: "Show the wake-up and its waker", run: show(arrow.from_lane) },
     { title: "Show the woken thread", run: show(arrow.to_lane) },
