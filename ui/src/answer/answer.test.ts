@@ -62,6 +62,16 @@ test("the bar adds up to its width, and to the nanosecond, however small the par
   expect(segments([], 640)).toEqual([]);
 });
 
+test("in the bar a crowd is one segment, also if nobody of it could be seen alone", () => {
+  const who = (thread: number) => ({ thread, tid: thread, name: "gomacc" }) as unknown as Who;
+  const crowd = Array.from({ length: 300 }, (_, i) => ({ ...part(1), who: who(i) }));
+  const bar = segments([...crowd, part(100)], 100);
+  expect(bar.map((segment) => [segment.crowd, segment.ns, segment.width])).toEqual([
+    ["gomacc", 300, 75],
+    [null, 100, 25],
+  ]);
+});
+
 test("the rest is merged by kind, unless it is a single part", () => {
   const parts = [5, 4, 3, 2].map(part);
   expect(shownShares(parts, 3).map((share) => share.ns)).toEqual([5, 4, 3, 2]);

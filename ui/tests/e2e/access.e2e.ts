@@ -118,6 +118,12 @@ describe.skipIf(skipReason("access") !== null)("access", () => {
     const text = await page.locator("dialog").innerText();
     for (const part of ["Zoom in", "W", "Wait chain", "[", "Search threads"])
       expect(text).toContain(part);
+    // It begins with its beginning, although the button to close it is at its end.
+    expect(
+      await page.getByRole("heading", { name: "Keys and commands" }).boundingBox(),
+    ).toMatchObject({
+      y: expect.closeTo((await page.locator("dialog").boundingBox())?.y ?? -100, -2),
+    });
     await page.keyboard.press("Escape");
     await page.waitForSelector("dialog", { state: "detached" });
   });

@@ -243,6 +243,15 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
       () => location.href + (document.querySelector("main") as HTMLElement | null)?.innerText,
     );
 
+  test("a copied arrow says who woke whom, in words", async () => {
+    await arrow(page);
+    await page.getByRole("menuitem", { name: "Copy the wake-up" }).click();
+    await page.getByText("Copied the wake-up.").first().waitFor({ state: "attached" });
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(
+      /^\d\.\d[\d ]* s: inspector \d+ .*woke typing \d+ .*\(task; direct evidence\)$/,
+    );
+  });
+
   for (const place of PLACES)
     test(place.name, async () => {
       const address = new URL(place.query === null ? bed.address : page.url());

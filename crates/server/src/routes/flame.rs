@@ -99,8 +99,7 @@ pub(super) fn butterfly(
             "total": ranking.ranking.len(), "ranking": ranking.ranking.iter().take(limit).collect::<Vec<_>>(),
         }));
     };
-    let wing =
-        |direction| Butterfly::of(&stored, (kind, by, direction), function, rows, cancel);
+    let wing = |direction| Butterfly::of(&stored, (kind, by, direction), function, rows, cancel);
     let (Some(callers), Some(callees)) = (wing(Direction::Callers)?, wing(Direction::Callees)?)
     else {
         if !is_on_any_stack(loaded, by, function, cancel)? {

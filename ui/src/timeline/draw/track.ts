@@ -30,10 +30,11 @@ export function drawTrack(
     for (let n = first; n < end; n++) {
       const [from, to] = [low[n] ?? 0, high[n] ?? 0];
       if (to <= from) continue;
-      const left = Math.max(g.labels, g.labels + scale.x(series.from + n * part));
-      const right = g.labels + scale.x(series.from + (n + 1) * part);
+      // Whole pixels: next to each other, without a seam.
+      const left = Math.max(g.labels, Math.round(g.labels + scale.x(series.from + n * part)));
+      const right = Math.round(g.labels + scale.x(series.from + (n + 1) * part));
       const height = ((to - from) / top) * room;
-      ctx.fillRect(left, foot - (to / top) * room, Math.max(right - left, 0.5), height);
+      ctx.fillRect(left, foot - (to / top) * room, right - left, height);
     }
   }
   plate(ctx, scene, row, scaleText(series, measureOf(of), top), measure);

@@ -40,8 +40,8 @@ export function registerTracks(): () => void {
       register(
         ...presets.map(({ id, name }) => ({
           id: `track.${id}`,
-          group: "Timeline" as const,
-          title: `Track of the timeline: ${name}`,
+          group: "Tracks" as const,
+          title: `Track: ${name}`,
           run: () => store.toggleTrack(id),
         })),
       ),
