@@ -42,6 +42,9 @@ const RECORDINGS = [
   ...REAL.map((path) => basename(path)),
 ];
 
+/** Ten recordings and a walk take long on a busy machine. */
+const PATIENCE_MS = 600_000;
+
 async function fill(folder: string): Promise<void> {
   await writeGolden(folder);
   for (const file of [STARVE, ...REAL]) cpSync(file, join(folder, basename(file)));
@@ -63,7 +66,7 @@ describe.skipIf(skipReason("walk") !== null)("walk", () => {
 
   beforeAll(async () => {
     bed = await TestBed.start(fill, (folder) => ["--fleet", join(folder, "report.json")]);
-  });
+  }, PATIENCE_MS);
   afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
     if (!isOpen) return;
@@ -126,50 +129,54 @@ describe.skipIf(skipReason("walk") !== null)("walk", () => {
   });
 
   for (const name of RECORDINGS)
-    test(name, async ({ skip }) => {
-      found = [];
-      // It could not be made here, which `recordLive` has said.
-      if (!existsSync(join(bed.folder, name))) skip();
-      page = await bed.page(`trace=${encodeURIComponent(name)}`);
-      isOpen = true;
-      await page.waitForSelector(".answers");
-      await look("answers");
-      expect(await page.locator(".answers").innerText()).not.toMatch(COMMANDS);
-      await page.keyboard.press("Digit2");
-      await page.waitForSelector(".tables");
-      const presets = page.getByRole("group", { name: "Presets" }).getByRole("button");
-      for (const preset of await presets.allInnerTexts()) {
-        await press(preset);
-        await look(`table ${preset}`);
-      }
-      // Those that have no preset.
-      for (const table of ["events", "contention", "lifetimes"]) {
-        const choice = page.locator("select[aria-label=Table]");
-        if ((await choice.locator(`option[value=${table}]`).count()) === 0) continue;
-        await choice.selectOption(table);
-        await look(`table ${table}`);
-      }
-      await page.keyboard.press("Digit3");
-      for (const [of, form] of [
-        ["Waits", "Flame"],
-        ["Waits", "Icicle"],
-        ["Waits", "Butterfly"],
-        ["Wakes", "Butterfly"],
-        ["Wakes", "Flame"],
-        ["Samples", "Flame"],
-        ["Samples", "Butterfly"],
-      ] as const) {
-        await press(of);
-        await press(form);
-        await look(`${form} of ${of}`);
-      }
-      await press("By address");
-      await look("samples by address");
-      await press("Timeline");
-      await look("the timeline alone");
-      await press("Both");
-      await page.keyboard.press("Digit1");
-      await explainFirstThread();
-      expect(found).toEqual([]);
-    });
+    test(
+      name,
+      async ({ skip }) => {
+        found = [];
+        // It could not be made here, which `recordLive` has said.
+        if (!existsSync(join(bed.folder, name))) skip();
+        page = await bed.page(`trace=${encodeURIComponent(name)}`);
+        isOpen = true;
+        await page.waitForSelector(".answers");
+        await look("answers");
+        expect(await page.locator(".answers").innerText()).not.toMatch(COMMANDS);
+        await page.keyboard.press("Digit2");
+        await page.waitForSelector(".tables");
+        const presets = page.getByRole("group", { name: "Presets" }).getByRole("button");
+        for (const preset of await presets.allInnerTexts()) {
+          await press(preset);
+          await look(`table ${preset}`);
+        }
+        // Those that have no preset.
+        for (const table of ["events", "contention", "lifetimes"]) {
+          const choice = page.locator("select[aria-label=Table]");
+          if ((await choice.locator(`option[value=${table}]`).count()) === 0) continue;
+          await choice.selectOption(table);
+          await look(`table ${table}`);
+        }
+        await page.keyboard.press("Digit3");
+        for (const [of, form] of [
+          ["Waits", "Flame"],
+          ["Waits", "Icicle"],
+          ["Waits", "Butterfly"],
+          ["Wakes", "Butterfly"],
+          ["Wakes", "Flame"],
+          ["Samples", "Flame"],
+          ["Samples", "Butterfly"],
+        ] as const) {
+          await press(of);
+          await press(form);
+          await look(`${form} of ${of}`);
+        }
+        await press("By address");
+        await look("samples by address");
+        await press("Timeline");
+        await look("the timeline alone");
+        await press("Both");
+        await page.keyboard.press("Digit1");
+        await explainFirstThread();
+        expect(found).toEqual([]);
+      },
+      PATIENCE_MS,
+    );
 });
