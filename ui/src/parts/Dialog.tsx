@@ -22,7 +22,7 @@ export function Dialog({
     const before = document.activeElement;
     dialog?.showModal();
     // The focus may be on a button at the end of a long dialog.
-    dialog?.scrollTo(0, 0);
+    dialog?.firstElementChild?.scrollTo(0, 0);
     return () => {
       dialog?.close();
       if (before instanceof HTMLElement) before.focus();
