@@ -1,5 +1,8 @@
 /** What the menus of lanes, slices, processes and table cells do with a thread or a process. */
 import { batch } from "@preact/signals";
+import { tables } from "./api/data";
+import { pidOf, tidOf } from "./api/ids";
+import { joined } from "./api/params";
 import type { MenuItem } from "./parts/MenuHost";
 import * as store from "./state/store";
 import { type ProcessIx, plural, type Range, type ThreadIx } from "./units";
@@ -12,14 +15,20 @@ export function explainThread(thread: ThreadIx, range: Range): void {
   });
 }
 
-/** Opens the flame graph of a part of the trace. */
-export function flameOf(of: store.StackKind, part: Partial<store.Selection>): void {
+/** Opens the flame graph of a part of the trace, limited by a filter. */
+export function flameOf(
+  of: store.StackKind,
+  part: Partial<store.Selection>,
+  filter: Partial<Pick<store.StacksState, "where" | "idle">> = {},
+): void {
   batch(() => {
     store.select(part);
     store.stacks.value = {
       ...store.stacks.peek(),
       of,
       root: [],
+      where: "",
+      ...filter,
       form: store.stacks.peek().form === "icicle" ? "icicle" : "flame",
     };
     store.showView("stacks");
@@ -39,6 +48,49 @@ export function hide(key: string): void {
   store.hidden.value = [...store.hidden.peek().filter((k) => k !== key), key];
 }
 
+/** Narrows the table or the stacks that are shown. */
+export function narrow(filter: string): void {
+  if (store.view.peek() === "tables") {
+    const table = store.table.peek();
+    store.table.value = { ...table, where: joined(table.where, filter) };
+  } else {
+    const stacks = store.stacks.peek();
+    store.stacks.value = { ...stacks, where: joined(stacks.where, filter), root: [] };
+  }
+}
+
+/** The table of whose columns a filter of the view consists; null where there is none. */
+function filtered(): string | null {
+  const view = store.view.peek();
+  if (view === "answers" || store.layout.peek() === "timeline") return null;
+  if (view === "stacks") return TABLES[store.stacks.peek().of];
+  const { preset, table } = store.table.peek();
+  return (
+    (preset === table && tables.peek().data?.presets.find((p) => p.id === preset)?.table) || table
+  );
+}
+
+const TABLES: Readonly<Record<store.StackKind, string>> = {
+  wait: "waits",
+  wake: "wakes",
+  sample: "samples",
+};
+
+/** Leaves a thread or a process out of the view, if that can be filtered by it. */
+function without(
+  what: "thread" | "process",
+  column: "tid" | "pid",
+  id: () => Promise<number | null>,
+): MenuItem[] {
+  const table = tables.peek().data?.tables.find((one) => one.table === filtered());
+  if (!table?.columns.some((one) => one.name === column)) return [];
+  const run = async () => {
+    const number = await id();
+    if (number !== null) narrow(`${column} != ${number}`);
+  };
+  return [{ title: `Without this ${what}`, hint: column, run: () => void run() }];
+}
+
 /** The items about a thread; `range` is the slice or the selection that the menu is about. */
 export function threadItems(thread: ThreadIx, range: Range | null): MenuItem[] {
   const lane = `t${thread}`;
@@ -53,6 +105,7 @@ export function threadItems(thread: ThreadIx, range: Range | null): MenuItem[] {
       title: "Only this thread, in all views",
       run: () => store.select({ threads: [thread], process: null }),
     },
+    ...without("thread", "tid", () => tidOf(thread)),
     {
       title: threads.includes(thread)
         ? "Remove from the selected threads"
@@ -126,6 +179,7 @@ export function processItems(
       title: "Only this process, in all views",
       run: () => store.select({ threads: [], process }),
     },
+    ...without("process", "pid", () => pidOf(process)),
     { title: "Hide the process", run: () => hide(`p${process}`) },
     { title: "Flame graph of its waits", run: () => flameOf("wait", alone) },
     { title: "Flame graph of its samples", run: () => flameOf("sample", alone) },

@@ -15,6 +15,7 @@ export interface Command {
     | "Trace"
     | "View"
     | "Timeline"
+    | "Tracks"
     | "Wait chain"
     | "Selection"
     | "Table"

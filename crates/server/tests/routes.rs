@@ -740,6 +740,9 @@ fn flames_and_butterflies_weigh_what_the_tables_sum() {
     let butterfly = served.ask(&format!("{STARVE}/butterfly?of=wake&function=release_document"));
     assert_eq!(butterfly["callers"]["total_ns"], butterfly["callees"]["total_ns"]);
     assert!(butterfly["callees"]["name"].as_str().unwrap().ends_with("release_document"));
+    // On other stacks, and on none.
+    let elsewhere = served.ask(&format!("{STARVE}/butterfly?of=wait&function=release_document"));
+    assert!(elsewhere["callers"].is_null() && elsewhere["callees"].is_null());
     assert_eq!(
         served.get(&format!("{STARVE}/butterfly?of=wake&function=no_such_function")).status,
         404

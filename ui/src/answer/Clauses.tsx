@@ -1,5 +1,6 @@
 /** The answer's sentences, linked to the events that prove them. */
 import type { Clause, TextLink } from "../api/types";
+import { byAddress } from "../functionMenu";
 import { navigateTo } from "../navigate";
 import { lines, type Span, spansOf } from "./spans";
 
@@ -16,17 +17,25 @@ function SpanLine({ label, line }: { label: string; line: readonly Span[] }) {
 
 /** A linked span. Not a `<button>`: browsers do not wrap one across lines like text. */
 function SpanLink({ link, text }: { link: TextLink; text: string }) {
+  const { instructions_of: code, event } = link;
+  const follow = () => (code === null ? navigateTo(link) : byAddress(code));
   return (
     <span
       class="text-link"
       role="button"
       tabIndex={0}
-      title={link.event ? "Show the event that proves this" : "Show on the timeline"}
-      onClick={() => navigateTo(link)}
+      title={
+        code !== null
+          ? "Show the samples by instruction"
+          : event
+            ? "Show the event that proves this"
+            : "Show on the timeline"
+      }
+      onClick={follow}
       onKeyDown={(event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
         event.preventDefault();
-        navigateTo(link);
+        follow();
       }}
     >
       {text}

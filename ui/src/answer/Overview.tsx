@@ -1,43 +1,38 @@
-/** The overview: the whole recording in one picture, busy CPUs below, stalls above. */
-import { type Signal, useSignal } from "@preact/signals";
-import type { RefObject } from "preact";
+/** The overview: the whole recording in one picture, CPU use by process below, stalls above. */
+import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
-import { curve, matchesSelection, stalls } from "../api/data";
-import type { Curve, StallEntry } from "../api/types";
+import { cpuUse, curve, matchesSelection, stalls } from "../api/data";
+import type { Curve, Series, StallEntry } from "../api/types";
 import { whoText } from "../api/who";
+import { draggedRange, type RangeDrag, rangeDrag } from "../parts/rangeDrag";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
+import { areas, COLOURS, layersOf, partOf } from "../table/seriesModel";
 import { OUTSIDE_DIM } from "../timeline/draw/overlay";
-import { durationText, type Ns, ns, plural, type Range, range, timeText } from "../units";
+import { durationText, type Ns, plural, type Range, timeText } from "../units";
 import { area, type Bar, pack } from "./bars";
 
 const HEIGHT = 66;
+/** Without the colour of locks, which is that of stalls. */
+const PROCESSES = COLOURS.filter((colour) => colour !== "var(--lock)");
 const ROWS = 3;
 const ROW = 13;
 /** Maximum bars drawn, the worst stalls first: more would hide each other. */
 const MAX_STALLS = 500;
-/** A drag shorter than this is a click. */
-const MIN_DRAG_PX = 4;
-
-interface Drag {
-  readonly from: Ns;
-  readonly to: Ns;
-}
 
 export function Overview() {
   const ref = useRef<HTMLDivElement>(null);
   const { width } = useSize(ref).value;
-  const drag = useSignal<Drag | null>(null);
+  const drag = useSignal<RangeDrag | null>(null);
   const busy = curve.value.data;
   const list = stalls.value.data?.stalls ?? [];
-  const dragged = drag.value;
-  const chosen = dragged ? range(dragged.from, dragged.to) : store.selection.value.range;
+  const chosen = draggedRange(drag.value);
   return (
     <div
       ref={ref}
       class="overview"
       data-ready={width > 0 && busy !== null && stalls.value.data !== null}
-      {...dragHandlers(ref, drag, width)}
+      {...rangeDrag(drag, store.extent.value, width, select, isFree)}
       onDblClick={() => {
         store.select({ range: null });
         store.show(null);
@@ -52,52 +47,25 @@ export function Overview() {
           aria-label={pictureText(list.length, busy?.cpus ?? 1)}
           id="overview-picture"
         >
-          <Background busy={busy} chosen={chosen} width={width} />
+          <Background busy={busy} use={cpuUse.value.data} chosen={chosen} width={width} />
           {pack(list.slice(0, MAX_STALLS), store.extent.value, width, ROWS).map((bar) => (
             <StallBar key={bar.stall.id} bar={bar} />
           ))}
           <Footer cpus={busy?.cpus ?? 1} width={width} />
         </svg>
       )}
+      <Processes use={cpuUse.value.data} />
     </div>
   );
 }
 
-/** Selects a time range by dragging. */
-function dragHandlers(
-  ref: RefObject<HTMLDivElement | null>,
-  drag: Signal<Drag | null>,
-  width: number,
-): preact.HTMLAttributes<HTMLDivElement> {
-  const { from, to } = store.extent.value;
-  const timeAt = (event: PointerEvent): Ns => {
-    const left = ref.current?.getBoundingClientRect().left ?? 0;
-    const x = Math.max(0, Math.min(width, event.clientX - left));
-    return ns(from + (x / Math.max(1, width)) * (to - from));
-  };
-  return {
-    onPointerDown: (event) => {
-      if (event.button !== 0 || (event.target as Element).closest("[data-stall]")) return;
-      ref.current?.setPointerCapture(event.pointerId);
-      drag.value = { from: timeAt(event), to: timeAt(event) };
-    },
-    onPointerMove: (event) => {
-      if (drag.value) drag.value = { ...drag.value, to: timeAt(event) };
-    },
-    onPointerUp: () => {
-      const dragged = drag.value;
-      drag.value = null;
-      if (!dragged) return;
-      const picked = range(dragged.from, dragged.to);
-      if (((picked.to - picked.from) / (to - from)) * width < MIN_DRAG_PX) return;
-      store.select({ range: picked });
-      store.showAround(picked, 0.02);
-    },
-    onPointerCancel: () => {
-      drag.value = null;
-    },
-  };
+function select(picked: Range): void {
+  store.select({ range: picked });
+  store.showAround(picked, 0.02);
 }
+
+/** A click on a stall opens it. */
+const isFree = (target: Element): boolean => target.closest("[data-stall]") === null;
 
 /** Maps times of the trace to the width of the picture. */
 function timeScale(width: number): (at: Ns) => number {
@@ -105,13 +73,41 @@ function timeScale(width: number): (at: Ns) => number {
   return (at) => ((at - from) / (to - from)) * width;
 }
 
+/** The processes that used the CPUs most, in the colours of the picture. */
+function Processes({ use }: { use: Series | null }) {
+  if (use === null || use.groups.length === 0) return null;
+  return (
+    <ul class="overview-names" aria-label="CPU time by process">
+      {use.groups.map(({ key, cell, total }, i) => (
+        <li key={key}>
+          <span class="series-colour" style={{ background: PROCESSES[i % PROCESSES.length] }} />
+          {String(cell ?? "(none)")} <span class="dim">{durationText(total)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** CPU use by process, as high as the curve of busy CPUs. */
+function CpuUse({ use, cpus, width }: { use: Series; cpus: number; width: number }) {
+  const layers = layersOf(use, PROCESSES);
+  return (
+    <g transform={`scale(${width / Math.max(1, use.px)} 1)`} class="overview-use">
+      {areas(layers, cpus * partOf(use), HEIGHT).map((path, i) => (
+        <path key={i} d={path} fill={layers[i]?.colour ?? ""} fill-opacity="0.5" />
+      ))}
+    </g>
+  );
+}
+
 interface BackgroundProps {
   busy: Curve | null;
+  use: Series | null;
   chosen: Range | null;
   width: number;
 }
 
-function Background({ busy, chosen, width }: BackgroundProps) {
+function Background({ busy, use, chosen, width }: BackgroundProps) {
   const x = timeScale(width);
   return (
     <>
@@ -126,8 +122,16 @@ function Background({ busy, chosen, width }: BackgroundProps) {
         </pattern>
       </defs>
       <rect width={width} height={HEIGHT} fill="var(--panel)" />
-      {busy && (
-        <path d={area(busy.busy, busy.cpus, width, HEIGHT)} fill="var(--ran)" fill-opacity="0.38" />
+      {busy && use !== null && use.groups.length > 0 ? (
+        <CpuUse use={use} cpus={busy.cpus} width={width} />
+      ) : (
+        busy && (
+          <path
+            d={area(busy.busy, busy.cpus, width, HEIGHT)}
+            fill="var(--ran)"
+            fill-opacity="0.38"
+          />
+        )
       )}
       {chosen && <Outside left={x(chosen.from)} right={x(chosen.to)} width={width} />}
     </>
@@ -247,7 +251,7 @@ function barText(stall: StallEntry): string {
 
 function pictureText(count: number, cpus: number): string {
   return (
-    `The whole recording: ${plural(count, "stall")} above a curve of busy CPUs, out of ${cpus}. ` +
+    `The whole recording: ${plural(count, "stall")} above the busy CPUs, out of ${cpus}. ` +
     "The list of stalls has the same information as text."
   );
 }

@@ -12,6 +12,7 @@ const link = (start: number, end: number): TextLink => ({
   from: null,
   to: null,
   event: null,
+  instructions_of: null,
 });
 
 test("a clause is split at its links and loses no letter", () => {
@@ -59,6 +60,16 @@ test("the bar adds up to its width, and to the nanosecond, however small the par
   expect(bar.reduce((sum, segment) => sum + segment.members.length, 0)).toBe(parts.length);
   expect(bar.at(-1)?.members.length).toBe(301);
   expect(segments([], 640)).toEqual([]);
+});
+
+test("in the bar a crowd is one segment, also if nobody of it could be seen alone", () => {
+  const who = (thread: number) => ({ thread, tid: thread, name: "gomacc" }) as unknown as Who;
+  const crowd = Array.from({ length: 300 }, (_, i) => ({ ...part(1), who: who(i) }));
+  const bar = segments([...crowd, part(100)], 100);
+  expect(bar.map((segment) => [segment.crowd, segment.ns, segment.width])).toEqual([
+    ["gomacc", 300, 75],
+    [null, 100, 25],
+  ]);
 });
 
 test("the rest is merged by kind, unless it is a single part", () => {

@@ -65,17 +65,18 @@ function crowds(parts: readonly Part[]): Share[] {
 }
 
 /**
- * Segments of the bar: their widths add up to `width`, their `ns` to the parts' total. Parts
- * narrower than `minWidth` are at the end, merged by kind.
+ * Segments of the bar: their widths add up to `width`, their `ns` to the parts' total. A crowd of one
+ * name is one; what is narrower than `minWidth` is at the end, merged by kind.
  */
 export function segments(parts: readonly Part[], width: number, minWidth = 3): Segment[] {
   const total = parts.reduce((sum, part) => sum + part.ns, 0);
   if (total <= 0 || width <= 0) return [];
   const scale = width / total;
-  const large = parts.filter((part) => part.ns * scale >= minWidth);
-  const small = parts.filter((part) => part.ns * scale < minWidth);
+  const shares = crowds(parts);
+  const large = shares.filter((share) => share.ns * scale >= minWidth);
+  const small = shares.filter((share) => share.ns * scale < minWidth);
   let ns = 0;
-  return [...large.map(alone), ...mergeByKind(small)].map((share) => {
+  return [...large, ...mergeByKind(small.flatMap((share) => share.members))].map((share) => {
     const x = ns * scale;
     ns += share.ns;
     return { ...share, x, width: share.ns * scale };

@@ -7,6 +7,7 @@ import { asApiError, liveQuery, type QueryState } from "./query";
 import type {
   Curve,
   Lanes,
+  Series,
   ServerInfo,
   StallAnswer,
   StallEntry,
@@ -138,6 +139,15 @@ export const curve = traceQuery<Curve>(
   () => lanesReady.value,
   () => "curve",
   () => ({ px: 1200 }),
+).state;
+
+/** Maximum switches of a trace whose CPU use is summed for the overview: 72 bytes each. */
+const MAX_SUMMED = 1_000_000;
+/** CPU use over the whole trace by process, for the overview; not of a huge trace. */
+export const cpuUse = traceQuery<Series>(
+  () => tablesReady.value && (summary.value.data?.switches ?? Infinity) <= MAX_SUMMED,
+  () => "series",
+  () => ({ table: "switches", by: "process", measure: "sum:ran for", px: 600, groups: 4 }),
 ).state;
 
 // The trace's extent comes with its summary.

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { NO_SELECTION } from "../state/store";
 import { range, threadIx } from "../units";
-import { hasStacks, quoted, whereParams } from "./params";
+import { hasStacks, joined, quoted, whereParams } from "./params";
 
 test("a selected function filters the table's own stack column", () => {
   const selection = {
@@ -33,4 +33,11 @@ test("values are quoted with the kind of quotes that they do not contain", () =>
   expect(quoted("a b")).toBe("'a b'");
   expect(quoted("don't")).toBe('"don\'t"');
   expect(quoted(`a'b"c`)).toBe("'a'");
+});
+
+test("filters are joined so that all apply", () => {
+  expect(joined("", "tid = 1")).toBe("tid = 1");
+  expect(joined("a = 1 or a = 2", "tid = 1")).toBe("(a = 1 or a = 2) and tid = 1");
+  expect(joined("tid = 1", "a = 1 or a = 2")).toBe("tid = 1 and (a = 1 or a = 2)");
+  expect(joined("", "a = 1 or a = 2")).toBe("a = 1 or a = 2");
 });

@@ -28,6 +28,9 @@ export function hasStacks(of: string): boolean {
   return STACK_COLUMN[of] !== undefined;
 }
 
+/** The column of the stacks of a table or of a kind. */
+export const stackColumn = (of: string): string => STACK_COLUMN[of] ?? "stack";
+
 /** The selection and a filter, for a table or a kind of stack. */
 export function whereParams(s: Selection, of: string, where = ""): Params {
   const column = STACK_COLUMN[of];
@@ -51,9 +54,19 @@ export function stacksParams(
   of: "wait" | "wake" | "sample",
   idle: boolean,
   scope: readonly number[] | null,
+  where = "",
 ): Params {
-  const params = whereParams(s, of, idle || of === "sample" ? "" : IDLE);
+  const params = whereParams(s, of, joined(idle || of === "sample" ? "" : IDLE, where));
   return scope === null ? params : { ...params, thread: scope.map(String), process: null };
+}
+
+/** Adds a condition to a filter. */
+export function joined(where: string, more: string): string {
+  // `and` binds tighter than `or`.
+  const parts = [where.trim(), more.trim()].filter((part) => part !== "");
+  return parts
+    .map((part) => (parts.length > 1 && / or /i.test(part) ? `(${part})` : part))
+    .join(" and ");
 }
 
 /**

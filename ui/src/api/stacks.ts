@@ -14,6 +14,6 @@ export function scopeThreads(scope: store.StacksState["scope"]): readonly number
 }
 
 export function stacksQuery(of: store.StackKind): Params {
-  const { idle, scope } = store.stacks.value;
-  return stacksParams(store.selection.value, of, idle, scopeThreads(scope));
+  const { idle, scope, where } = store.stacks.value;
+  return stacksParams(store.selection.value, of, idle, scopeThreads(scope), where);
 }

@@ -178,6 +178,8 @@ export interface TextLink {
   from: Ns | null;
   to: Ns | null;
   event: EventRef | null;
+  /** The function whose instructions, with the samples on each, show it. */
+  instructions_of: string | null;
 }
 
 export interface Clause {
@@ -285,6 +287,8 @@ export interface ColumnInfo {
   kind: ColumnKind;
   doc: string;
   sum: boolean;
+  /** Whether the route `series` has its sum over time. */
+  over_time: boolean;
 }
 
 export interface TableInfo {

@@ -28,13 +28,18 @@ const KINDS: Readonly<Record<store.StackKind, string>> = {
   sample: "Samples",
 };
 
+/** The idle thread, which has no stacks of its own. */
+const NOBODY = threadIx(0);
+
 /** A side's part of the request: the victim's time in its stall, or the whole recording. */
 function sideParams(side: "before" | "after", answer: StallAnswer | null) {
-  const stall = store.diff.value?.within === "stall" ? answer : null;
+  if (store.diff.value?.within !== "stall") return {};
+  // Where the thread did not wait, nothing is compared, rather than everything.
+  if (answer === null) return { [`${side}_thread`]: NOBODY };
   return {
-    [`${side}_from`]: stall?.from ?? null,
-    [`${side}_to`]: stall?.to ?? null,
-    [`${side}_thread`]: stall?.victim?.thread === undefined ? null : threadIx(stall.victim.thread),
+    [`${side}_from`]: answer.from,
+    [`${side}_to`]: answer.to,
+    [`${side}_thread`]: answer.victim === null ? null : threadIx(answer.victim.thread),
   };
 }
 

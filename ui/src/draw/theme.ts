@@ -2,6 +2,17 @@
 import { hsl, lightness, type Pixel, parse } from "./colour";
 import { STATES } from "./states";
 
+/** The colours of the groups of a series, by rank. */
+export const GROUPS: readonly string[] = [
+  "--blue",
+  "--gold",
+  "--lock",
+  "--ran",
+  "--ipc",
+  "--memory",
+  "--runnable",
+];
+
 /** Number of hues by which CPU lanes distinguish processes. */
 export const HUES = 16;
 
@@ -21,6 +32,8 @@ export interface Theme {
   readonly font: string;
   readonly states: readonly Pixel[];
   readonly hues: readonly Pixel[];
+  /** The groups of a series, by rank. */
+  readonly groups: readonly string[];
 }
 
 export const FALLBACK: Pixel = 0xff808080;
@@ -46,6 +59,7 @@ export function readTheme(get: (variable: string) => string): Theme {
     bad: text("--bad", "#d33"),
     font: text("--font", "sans-serif"),
     states: STATES.map((s) => pixel(s.variable)),
+    groups: GROUPS.map((variable) => text(variable, "#888")),
     // Neighbouring numbers get distant hues: 7 and 16 have no common factor.
     hues: Array.from({ length: HUES }, (_, n) =>
       hsl(((n * 7) % HUES) * (360 / HUES), dark ? 0.42 : 0.5, dark ? 0.52 : 0.6),

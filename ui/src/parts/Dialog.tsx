@@ -21,6 +21,8 @@ export function Dialog({
     const dialog = ref.current;
     const before = document.activeElement;
     dialog?.showModal();
+    // The focus may be on a button at the end of a long dialog.
+    dialog?.firstElementChild?.scrollTo(0, 0);
     return () => {
       dialog?.close();
       if (before instanceof HTMLElement) before.focus();

@@ -126,9 +126,9 @@ const TITLES = {
   timeline: "Timeline only",
 } as const;
 
-/** What the trace lost or leaves in doubt: once, behind one mark. */
+/** What the trace lost, lacks or leaves in doubt: once, behind one mark. */
 function Caveats() {
-  const warnings = summary.value.data?.warnings ?? [];
+  const warnings = [...(summary.value.data?.warnings ?? []), ...store.viewCaveats.value];
   const lost = summary.value.data?.lost ?? 0;
   if (warnings.length === 0 && lost === 0) return null;
   return (

@@ -46,6 +46,8 @@ export function Stacks() {
                 change({
                   of: entry.of,
                   root: [],
+                  // Other stacks are in other columns.
+                  ...(entry.of === state.of ? {} : { where: "" }),
                   ...(state.form === "address" && entry.of !== "sample" ? { form: "flame" } : {}),
                 })
               }
@@ -65,7 +67,9 @@ export function Stacks() {
               onClick={() =>
                 change({
                   form: entry.form,
-                  ...(entry.form === "address" ? { of: "sample" } : {}),
+                  ...(entry.form === "address" && state.of !== "sample"
+                    ? { of: "sample", where: "" }
+                    : {}),
                 })
               }
             >
@@ -137,15 +141,29 @@ function Scope() {
   );
 }
 
-/** What is left out by default, as a chip that brings it back. */
+/** What is left out, as chips that bring it back. */
 function Restrictions() {
-  const { of, idle, form } = store.stacks.value;
-  if (of === "sample" || form === "address") return null;
+  const { of, idle, where } = store.stacks.value;
   const change = (value: boolean) =>
     (store.stacks.value = { ...store.stacks.value, idle: value, root: [] });
   return (
     <span class="restrictions">
-      {idle ? (
+      {where !== "" && (
+        <span class="chip" data-chip="filter">
+          <span class="dim">filter</span>
+          <span class="chip-text" title={where}>
+            {where}
+          </span>
+          <button
+            type="button"
+            aria-label="Remove the filter of the stacks"
+            onClick={() => (store.stacks.value = { ...store.stacks.value, where: "", root: [] })}
+          >
+            ✕
+          </button>
+        </span>
+      )}
+      {of === "sample" ? null : idle ? (
         <button type="button" class="btn small" onClick={() => change(false)}>
           Leave out idle threads
         </button>

@@ -81,6 +81,8 @@ export interface StacksState {
   readonly idle: boolean;
   /** Whose stacks: all, those of the open stall's victim, or of the threads of its wait chain. */
   readonly scope: (typeof SCOPES)[number];
+  /** A filter by the columns of the table of these stacks. */
+  readonly where: string;
 }
 
 export const SCOPES = ["all", "victim", "chain"] as const;
@@ -93,6 +95,7 @@ const NO_STACKS: StacksState = {
   by: "function",
   idle: false,
   scope: "all",
+  where: "",
 };
 
 /** Two traces of the folder that are compared. */
@@ -136,6 +139,8 @@ export const chainLink = signal<number | null>(null);
 export const pageMarks = signal<readonly Range[]>([]);
 /** Lanes that stay on top of the timeline, by id. */
 export const pins = signal<readonly string[]>([]);
+/** Measures over time that the timeline has a lane for: ids of presets. */
+export const tracks = signal<readonly string[]>([]);
 /** Processes (`p3`) and threads (`t12`) that the timeline does not show. */
 export const hidden = signal<readonly string[]>([]);
 export const search = signal("");
@@ -170,6 +175,8 @@ export const hovered = signal<{ thread: ThreadIx | null; process: ProcessIx | nu
 });
 /** Not in the URL: a lane to show on the timeline, e.g. after a click on a link of the answer. */
 export const reveal = signal<{ lane: string; at: Ns } | null>(null);
+/** Not in the URL: what the view cannot show for lack of data. */
+export const viewCaveats = signal<readonly string[]>([]);
 /** Not in the URL: the text of the live region, for screen readers. */
 export const announced = signal("");
 /** Not in the URL: a short message at the bottom, e.g. after copying. */
@@ -233,6 +240,12 @@ export function togglePin(lane: string): void {
   pins.value = old.includes(lane) ? old.filter((l) => l !== lane) : [...old, lane];
 }
 
+/** Adds a lane for a measure over time, or removes it. */
+export function toggleTrack(preset: string): void {
+  const old = tracks.peek();
+  tracks.value = old.includes(preset) ? old.filter((id) => id !== preset) : [...old, preset];
+}
+
 export function clearSelection(): void {
   select(NO_SELECTION);
 }
@@ -284,6 +297,7 @@ export function openTrace(name: string | null): void {
     layout.value = "split";
     pageMarks.value = [];
     pins.value = [];
+    tracks.value = [];
     hidden.value = [];
     search.value = "";
     table.value = NO_TABLE;

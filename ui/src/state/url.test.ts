@@ -32,6 +32,7 @@ test("everything is read back as it was written", () => {
     stall: 3,
     chainLink: 0,
     pageMarks: [range(7, 7), range(20, 9_007_199_254_740_991)],
+    tracks: ["pressure-over-time"],
     pins: ["t12", "c0"],
     hidden: ["p3"],
     search: "/a|b/",
@@ -54,6 +55,7 @@ test("everything is read back as it was written", () => {
       by: "module",
       idle: true,
       scope: "chain",
+      where: "tid != 7",
     },
   };
   expect(parse(write(state))).toEqual(state);

@@ -18,6 +18,7 @@ export interface UrlState {
   chainLink: number | null;
   pageMarks: readonly Range[];
   pins: readonly string[];
+  tracks: readonly string[];
   hidden: readonly string[];
   search: string;
   event: store.EventKey | null;
@@ -101,6 +102,7 @@ export function write(state: UrlState): string {
   put("window", rangeText(state.shown));
   put("marks", state.pageMarks.map(markText).join(","));
   put("pins", state.pins.join(","));
+  put("tracks", state.tracks.join(","));
   put("hide", state.hidden.join(","));
   put("range", rangeText(state.selection.range));
   put("thread", state.selection.threads.join(","));
@@ -124,6 +126,7 @@ export function write(state: UrlState): string {
   put("count", state.stacks.by, "function");
   put("idle", state.stacks.idle ? "1" : "");
   put("scope", state.stacks.scope, "all");
+  put("filter", state.stacks.where);
   const text = out.toString();
   return text && `?${text}`;
 }
@@ -149,6 +152,7 @@ export function parse(text: string): UrlState {
     shown: parseRange(from.get("window")),
     pageMarks: list("marks").flatMap(parseMark),
     pins: list("pins").filter((lane) => /^[ct]\d{1,9}$/.test(lane)),
+    tracks: [...new Set(list("tracks"))],
     hidden: list("hide").filter((key) => /^[pt]\d{1,9}$/.test(key)),
     selection: {
       range: parseRange(from.get("range")),
@@ -177,6 +181,7 @@ export function parse(text: string): UrlState {
       by: oneOf(["function", "module", "file"] as const, from.get("count"), "function"),
       idle: from.get("idle") === "1",
       scope: oneOf(store.SCOPES, from.get("scope"), "all"),
+      where: from.get("filter") ?? "",
     },
   };
 }
@@ -195,6 +200,7 @@ export function current(): UrlState {
     chainLink: store.chainLink.value,
     pageMarks: store.pageMarks.value,
     pins: store.pins.value,
+    tracks: store.tracks.value,
     hidden: store.hidden.value,
     search: store.search.value,
     event: store.event.value,
@@ -216,6 +222,7 @@ function restore(state: UrlState): void {
     store.chainLink.value = state.chainLink;
     store.pageMarks.value = state.pageMarks;
     store.pins.value = state.pins;
+    store.tracks.value = state.tracks;
     store.hidden.value = state.hidden;
     store.search.value = state.search;
     store.event.value = state.event;

@@ -2,15 +2,17 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
+import { narrow } from "../actions";
 import type { Members } from "../api/members";
 import type { StackRef, TablePage } from "../api/types";
 import { navigateTo } from "../navigate";
 import { openMenu } from "../parts/MenuHost";
 import { useSize } from "../parts/useSize";
+import * as store from "../state/store";
 import { density } from "../state/theme";
 import { count, plural } from "../units";
 import { type Arrangement, kindOf } from "./arrange";
-import { cellMenu } from "./cellMenu";
+import { cellMenu, groupFilter, onlyFilter } from "./cellMenu";
 import { cellText, isNumeric, isStack } from "./cells";
 import { cellOf, GridRow, showsColumn } from "./GridRow";
 import { Heads } from "./Heads";
@@ -156,10 +158,11 @@ function visibleRows(
         height={rowHeight}
         width={width}
         active={row.value === at ? column.value : null}
-        onClick={(cell) => {
+        onClick={(cell, event) => {
           row.value = at;
           column.value = cell;
-          clickCell(state, entry, cell);
+          if (event.altKey) onlyCell(state, entry, cell);
+          else clickCell(state, entry, cell);
         }}
         onMenu={(cell, event) => {
           row.value = at;
@@ -188,6 +191,15 @@ function clickCell({ of, texts, onStack }: GridState, entry: tree.VisibleRow, at
   else if (at <= depth || depth === of.by.length) openRow(of, entry);
 }
 
+/** Filters the table by a cell's value: the short way to the first item of its menu. */
+function onlyCell({ of, texts }: GridState, entry: tree.VisibleRow, at: number): void {
+  const text = texts[at] ?? "";
+  const cell = cellOf(of, entry, text, at);
+  const filter = cell === undefined ? null : onlyFilter(of, text, cell);
+  if (filter === null) store.notify("There is no single value to filter by.");
+  else narrow(filter);
+}
+
 function openCellMenu(
   { of, texts, onStack }: GridState,
   entry: tree.VisibleRow,
@@ -198,7 +210,11 @@ function openCellMenu(
   const cell = text === undefined ? undefined : cellOf(of, entry, text, at);
   if (text === undefined || cell === undefined) return;
   const open = (members: Members | null) =>
-    openMenu("This value", cellMenu(of, text, cell, entry.row, onStack, members), where);
+    openMenu(
+      "This value",
+      cellMenu(of, text, cell, entry.row, onStack, members, groupFilter(of, entry)),
+      where,
+    );
   if (entry.row?.key == null) open(null);
   else void model.members(of, entry).then(open);
 }

@@ -49,7 +49,7 @@ interface GridRowProps {
   width: number;
   /** The current cell, if this is the current row. */
   active: number | null;
-  onClick: (cell: number) => void;
+  onClick: (cell: number, event: MouseEvent) => void;
   onMenu: (cell: number, event: MouseEvent) => void;
 }
 
@@ -95,7 +95,7 @@ export function GridRow({
           text={text}
           at={i}
           current={active === i}
-          onClick={() => onClick(i)}
+          onClick={(event) => onClick(i, event)}
           onMenu={(event) => onMenu(i, event)}
         />
       ))}
@@ -116,7 +116,7 @@ interface GridCellProps {
   text: string;
   at: number;
   current: boolean;
-  onClick: () => void;
+  onClick: (event: MouseEvent) => void;
   onMenu: (event: MouseEvent) => void;
 }
 

@@ -6,20 +6,20 @@ import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
-import { whereParams } from "../api/params";
+import { joined, whereParams } from "../api/params";
 import { liveQuery } from "../api/query";
-import type { Series as Answer, Cell } from "../api/types";
+import type { Series as Answer } from "../api/types";
+import { labelsWidth } from "../draw/labelsWidth";
+import { draggedRange, type RangeDrag, rangeDrag } from "../parts/rangeDrag";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
-import { labelsWidth } from "../timeline/data/scene";
-import { bytesText, count, durationText, type Range, range } from "../units";
-import { type Arrangement, columnOf, measureOf, spec, title } from "./arrange";
-import { cellText, filterOf, joined } from "./cells";
+import { count, type Range } from "../units";
+import { type Arrangement, columnOf, measureOf, title } from "./arrange";
+import { filterOf } from "./cells";
 import { arrangement } from "./model";
-import { areas, COLOURS, type Layer, layersOf, topOf } from "./seriesModel";
+import { areas, COLOURS, groupName, layersOf, scaleText, seriesParams, topOf } from "./seriesModel";
 
 const HEIGHT = 96;
-const MAX_NAMES = 7;
 
 /** While the window moves, the old graph is drawn scaled; a new one is requested after this long. */
 const REST_MS = 120;
@@ -47,13 +47,7 @@ function useSeries(of: Arrangement, measure: string, width: Signal<number>, show
         // The range that is selected is not cut out: it is marked, as on the timeline.
         const selection = { ...store.selection.value, range: null };
         const params = {
-          table: of.info.table,
-          by: of.by[0] ?? null,
-          measure,
-          begin: Math.round(window.from),
-          end: Math.round(window.to),
-          px: Math.max(1, Math.round((width.value - labelsWidth(width.value)) / 2)),
-          groups: MAX_NAMES,
+          ...seriesParams(of, window, (width.value - labelsWidth(width.value)) / 2),
           ...whereParams(selection, of.info.table, store.table.value.where),
         };
         return {
@@ -101,13 +95,8 @@ export function Series({ of }: { of: Arrangement }) {
 function describe(of: Arrangement, measure: string, data: Answer | null): string {
   const { tag, name } = title(measure);
   const what = `${tag} ${name}`.trim();
-  const groups = data?.groups.map((group) => nameOf(of, group.cell)).join(", ") ?? "";
+  const groups = data?.groups.map((group) => groupName(of, group.cell)).join(", ") ?? "";
   return `${what} of ${of.info.table} over time${of.by[0] ? ` by ${of.by[0]}` : ""}: ${groups}`;
-}
-
-function nameOf(of: Arrangement, cell: Cell): string {
-  const kind = columnOf(of.info, of.by[0] ?? "")?.kind ?? "text";
-  return cellText(cell, kind) || "(none)";
 }
 
 function Names({ of, data, width }: { of: Arrangement; data: Answer; width: number }) {
@@ -115,7 +104,7 @@ function Names({ of, data, width }: { of: Arrangement; data: Answer; width: numb
   return (
     <ul class="series-names" style={{ width: `${width}px` }}>
       {data.groups.map((group, i) => {
-        const name = nameOf(of, group.cell);
+        const name = groupName(of, group.cell);
         const kind = column ? (columnOf(of.info, column)?.kind ?? "text") : "text";
         const filter = column ? filterOf(column, kind, group.cell, "only") : null;
         return (
@@ -163,34 +152,15 @@ function Picture({ data, measure, left, width }: PictureProps) {
   const x = (at: number) => ((at - window.from) / (window.to - window.from)) * width;
   // The answer may be of an older window: drawn where it belongs, until the new one arrives.
   const [from, to] = [x(data.from), x(data.to)];
-  const drag = useSignal<{ from: number; to: number } | null>(null);
-  const chosen = drag.value ? range(drag.value.from, drag.value.to) : store.selection.value.range;
-  const timeAt = (event: PointerEvent) => {
-    const box = (event.currentTarget as Element).getBoundingClientRect();
-    const share = Math.min(1, Math.max(0, (event.clientX - box.left) / Math.max(1, box.width)));
-    return Math.round(window.from + share * (window.to - window.from));
-  };
+  const drag = useSignal<RangeDrag | null>(null);
+  const chosen = draggedRange(drag.value);
   return (
     <svg
       width={width}
       height={HEIGHT}
       style={{ left: `${left}px` }}
       aria-hidden="true"
-      onPointerDown={(event) => {
-        if (event.button !== 0) return;
-        event.currentTarget.setPointerCapture(event.pointerId);
-        drag.value = { from: timeAt(event), to: timeAt(event) };
-      }}
-      onPointerMove={(event) => {
-        if (drag.value) drag.value = { ...drag.value, to: timeAt(event) };
-      }}
-      onPointerUp={() => {
-        const now = drag.value;
-        drag.value = null;
-        if (now && Math.abs(x(now.to) - x(now.from)) >= 4)
-          store.select({ range: range(now.from, now.to) });
-      }}
-      onPointerCancel={() => (drag.value = null)}
+      {...rangeDrag(drag, window, width, (picked) => store.select({ range: picked }))}
     >
       <g transform={`translate(${from} 0) scale(${(to - from) / Math.max(1, data.px)} 1)`}>
         {areas(layers, top, HEIGHT - 14).map((path, i) => (
@@ -199,7 +169,7 @@ function Picture({ data, measure, left, width }: PictureProps) {
       </g>
       {chosen && <Outside left={x(chosen.from)} right={x(chosen.to)} width={width} />}
       <text x="4" y="11" font-size="11" fill="var(--dim)">
-        {scaleText(data, measure, top, layers)}
+        {scaleText(data, measure, top)}
       </text>
     </svg>
   );
@@ -207,7 +177,7 @@ function Picture({ data, measure, left, width }: PictureProps) {
 
 function Outside({ left, right, width }: { left: number; right: number; width: number }) {
   return (
-    <>
+    <g class="series-outside">
       <rect width={Math.max(0, left)} height={HEIGHT} fill="var(--panel)" fill-opacity="0.6" />
       <rect
         x={Math.min(width, right)}
@@ -219,19 +189,6 @@ function Outside({ left, right, width }: { left: number; right: number; width: n
       {[left, right].map((at, i) => (
         <rect key={i} x={at} width="1" height={HEIGHT} fill="var(--accent)" />
       ))}
-    </>
+    </g>
   );
-}
-
-/** What the height of the picture stands for. */
-function scaleText(data: Answer, measure: string, top: number, layers: readonly Layer[]): string {
-  if (layers.length === 0) return "nothing in this time range";
-  const part = (data.to - data.from) / Math.max(1, data.px);
-  const { name } = title(measure);
-  if (data.unit === "ns") {
-    const least = (top / part).toFixed(2).replace(/\.?0+$/, "");
-    return `${spec(measure).column || name}: up to ${least} at once, in steps of ${durationText(part)}`;
-  }
-  if (data.unit === "bytes") return `up to ${bytesText(Math.round((top / part) * 1e9))} a second`;
-  return `up to ${count(top)} in ${durationText(part)}`;
 }

@@ -56,7 +56,8 @@ export function Tables() {
     >
       <h1 class="sr-only">Tables</h1>
       <Toolbar tables={data} of={of} />
-      <Caveats table={of?.info.table ?? null} first={first} />
+      <Unfiltered table={of?.info.table ?? null} first={first} />
+      <NotRecorded first={first} />
       {problem && problem.at === null && <ErrorMessage error={problem} retry={model.reload} />}
       {of && (!problem || problem.at !== null) && (
         <>
@@ -83,26 +84,32 @@ export function Tables() {
   );
 }
 
-/** What the table cannot filter by, and which columns are empty for lack of data. */
-function Caveats({ table, first }: { table: string | null; first: TablePage | null }) {
+/** What the table cannot be filtered by. */
+function Unfiltered({ table, first }: { table: string | null; first: TablePage | null }) {
   const ignored: string[] = [...(first?.ignored ?? [])];
   if (table !== null && store.selection.value.stack !== null && !hasStacks(table))
     ignored.push("function");
+  if (ignored.length === 0) return null;
   return (
-    <>
-      {ignored.length > 0 && (
-        <p class="note">
-          This table has no column for the selected {ignored.join(" and ")}, so it is not filtered
-          by that.
-        </p>
-      )}
-      {byReason(first?.not_recorded ?? []).map(({ columns, why, advice }) => (
-        <p class="note" key={why}>
-          Not recorded{columns === "" ? "" : ` (${columns})`}: {why}. {advice}
-        </p>
-      ))}
-    </>
+    <p class="note">
+      This table has no column for the selected {ignored.join(" and ")}, so it is not filtered by
+      that.
+    </p>
   );
+}
+
+/** Which columns are empty for lack of data: with the other caveats, or why there are no rows. */
+function NotRecorded({ first }: { first: TablePage | null }) {
+  const notes = byReason(first?.not_recorded ?? []).map(
+    ({ columns, why, advice }) =>
+      `Not recorded${columns === "" ? "" : ` (${columns})`}: ${why}. ${advice}`,
+  );
+  const text = first?.total === 0 ? notes.join(" ") : "";
+  useEffect(() => {
+    store.viewCaveats.value = text === "" ? notes : [];
+    return () => (store.viewCaveats.value = []);
+  }, [notes.join("\n"), text]);
+  return text === "" ? null : <p class="note">{text}</p>;
 }
 
 /** Each reason once, with the columns that are empty because of it. */

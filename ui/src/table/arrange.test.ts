@@ -1,12 +1,13 @@
 import { expect, test } from "vitest";
 import type { TableInfo, Tables } from "../api/types";
 import type { TableState } from "../state/store";
-import { moveTo, remove, resolve, step, UNGROUPED } from "./arrange";
+import { measureOf, moveTo, remove, resolve, step, UNGROUPED } from "./arrange";
 
 const column = (name: string, kind: TableInfo["columns"][number]["kind"], sum = false) => ({
   name,
   kind,
   sum,
+  over_time: sum,
   aliases: [],
   doc: "",
 });
@@ -21,6 +22,7 @@ const waits: TableInfo = {
     column("reason", "text"),
     column("thread", "text"),
     column("waited", "duration", true),
+    column("bytes", "count", true),
     column("tid", "number"),
     column("blocked at", "time"),
   ],
@@ -124,4 +126,18 @@ test("columns of an old link that no longer exist are dropped", () => {
   const of = arranged({ by: ["gone", "reason"], show: ["sum:gone", "count"], sort: "gone:asc" });
   expect([of.by, of.show, of.sort]).toEqual([["reason"], ["count"], ""]);
   expect(resolve({ tables: [], presets: [] }, usual)).toBeNull();
+});
+
+test("over time, the first column is drawn that can be: a sum, or the number of rows", () => {
+  expect(measureOf(arranged())).toBe("sum:waited");
+  expect(measureOf(arranged({ graph: ["sum:bytes"] }))).toBe("sum:bytes");
+  expect(measureOf(arranged({ show: ["max:tid"] }))).toBe("count");
+});
+
+test("threads that are compared are the first groups, unless the user chose others", () => {
+  const by = (state: Partial<TableState>) =>
+    resolve(tables, { ...usual, ...state }, ["tid", "thread"])?.by;
+  expect(by({})).toEqual(["tid", "thread", "reason"]);
+  expect(by({ by: ["reason"] })).toEqual(["reason"]);
+  expect(by({ by: ["none"] })).toEqual([]);
 });

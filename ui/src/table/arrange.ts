@@ -67,8 +67,13 @@ export function presetOf(tables: Tables, id: string): Preset | undefined {
 
 /**
  * Fills in the defaults and drops unknown columns, as in an old link. `null` for an unknown table.
+ * `first` are columns that a table groups by before its own, unless the user chose others.
  */
-export function resolve(tables: Tables, state: TableState): Arrangement | null {
+export function resolve(
+  tables: Tables,
+  state: TableState,
+  first: readonly string[] = [],
+): Arrangement | null {
   const preset = presetOf(tables, state.preset);
   const info =
     tables.tables.find(
@@ -81,9 +86,10 @@ export function resolve(tables: Tables, state: TableState): Arrangement | null {
     const { aggregate, column } = spec(text);
     return aggregate === "count" || columnOf(info, column) !== undefined;
   };
-  const by = (state.by.length === 0 ? (ofPreset?.by ?? info.by) : state.by).filter((name) =>
-    columnOf(info, name),
-  );
+  const usual = ofPreset?.by ?? info.by;
+  const wantedBy =
+    state.by.length > 0 ? state.by : usual.length > 0 ? [...new Set([...first, ...usual])] : usual;
+  const by = wantedBy.filter((name) => columnOf(info, name));
   const grouped = by.length > 0;
   const wanted =
     state.show.length === 0
@@ -114,14 +120,13 @@ export function resolve(tables: Tables, state: TableState): Arrangement | null {
   return { info, by, show, graph, sort: fitSort(sort, grouped, info), overTime };
 }
 
-/** What is drawn over time: a sum of durations, or the number of rows. */
+/** What is drawn over time: a sum, or the number of rows. */
 export function measureOf(of: Arrangement): string {
-  const isTime = (text: string) => {
+  const isDrawn = (text: string) => {
     const { aggregate, column } = spec(text);
-    return aggregate !== "count" && columnOf(of.info, column)?.kind === "duration";
+    return aggregate === "count" || (columnOf(of.info, column)?.over_time ?? false);
   };
-  const drawn = of.graph.length > 0 ? of.graph : of.show;
-  const text = drawn.find((one) => one === "count" || isTime(one)) ?? "count";
+  const text = [...of.graph, ...of.show].find(isDrawn) ?? "count";
   return text === "count" ? text : `sum:${spec(text).column}`;
 }
 

@@ -1,8 +1,9 @@
 /** The menu of a table's cell: filter by its value, select, show on the timeline, copy. */
 
-import { flameOf, processItems, severalItems, threadItems } from "../actions";
+import { flameOf, narrow, processItems, severalItems, threadItems } from "../actions";
 import type { Members } from "../api/members";
-import type { Cell, ColumnKind, StackRef, TableRow } from "../api/types";
+import { joined } from "../api/params";
+import type { Cell, StackRef, TableRow } from "../api/types";
 import { copy } from "../copy";
 import { butterfly, functionMenu } from "../functionMenu";
 import { navigateTo } from "../navigate";
@@ -10,7 +11,8 @@ import type { MenuItem } from "../parts/MenuHost";
 import * as store from "../state/store";
 import { range, threadIx } from "../units";
 import { type Arrangement, kindOf, spec } from "./arrange";
-import { cellText, filterOf, innermost, isStack, joined, type Test } from "./cells";
+import { cellText, filterOf, innermost, isStack, type Test } from "./cells";
+import { type VisibleRow, withAncestors } from "./tree";
 
 const TESTS: readonly { test: Test; title: string }[] = [
   { test: "only", title: "Only" },
@@ -34,6 +36,7 @@ export function cellMenu(
   row: TableRow | null,
   onStack: (stack: StackRef) => void,
   members: Members | null = null,
+  group: string | null = null,
 ): MenuItem[] {
   const kind = kindOf(arranged.info, text);
   const { aggregate, column } = spec(text);
@@ -47,12 +50,8 @@ export function cellMenu(
       if (filter === null) continue;
       items.push({
         title: `${title} ${shorten(shown)}`,
-        hint: column,
-        run: () =>
-          (store.table.value = {
-            ...store.table.value,
-            where: joined(store.table.value.where, filter),
-          }),
+        hint: test === "only" ? "Alt+click" : column,
+        run: () => narrow(filter),
       });
     }
   }
@@ -86,7 +85,7 @@ export function cellMenu(
     items.push(...threadItems(threadIx(Number(lane[1])), time));
   }
   if (members) items.push(...memberItems(members));
-  if (row?.key != null) items.push(...groupItems(arranged, column, kind, cell));
+  if (group !== null) items.push(...groupItems(arranged.info.table, group));
   items.push({
     title: "Copy the value",
     run: () => void copy(isStack(cell) ? cell.told : cellText(cell, kind), "the value"),
@@ -106,35 +105,45 @@ function memberItems({ threads, processes, more, from, to }: Members): MenuItem[
   return more ? [] : severalItems(threads, time);
 }
 
-/** The flame graph of a group: the selection narrowed as far as the Stacks view can. */
-function groupItems(
-  arranged: Arrangement,
-  column: string,
-  kind: ColumnKind,
-  cell: Cell,
-): MenuItem[] {
-  const of = OF[arranged.info.table];
-  const filter = filterOf(column, kind, cell, "only");
-  if (of === undefined || filter === null) return [];
+/** What can be done with the rows of a group, which `filter` describes. */
+function groupItems(table: string, filter: string): MenuItem[] {
+  const of = OF[table];
+  if (of === undefined) return [];
+  const where = joined(store.table.value.where, filter);
   return [
     {
       title: "Over time, only this",
-      run: () =>
-        (store.table.value = {
-          ...store.table.value,
-          over: "time",
-          where: joined(store.table.value.where, filter),
-        }),
+      run: () => (store.table.value = { ...store.table.value, over: "time", where }),
     },
-    ...(isStack(cell)
-      ? [
+    // Switches have columns that their stacks cannot be filtered by.
+    ...(table === "switches"
+      ? []
+      : [
           {
-            title: "Flame graph of this",
-            run: () => flameOf(of, { stack: innermost(cell) }),
+            title: "Flame graph of this group",
+            run: () => flameOf(of, {}, { where, idle: true }),
           },
-        ]
-      : []),
+        ]),
   ];
+}
+
+/** The filter by a cell's value; null for a sum, which is the value of no row. */
+export function onlyFilter(of: Arrangement, text: string, cell: Cell): string | null {
+  const { aggregate, column } = spec(text);
+  const isOfRows = aggregate === null || aggregate === "min" || aggregate === "max";
+  return isOfRows ? filterOf(column, kindOf(of.info, text), cell, "only") : null;
+}
+
+/** The rows of a group as a filter; null if that cannot be said. */
+export function groupFilter(of: Arrangement, entry: VisibleRow): string | null {
+  if (entry.row?.key == null) return null;
+  const parts = withAncestors(entry).map((one) => {
+    const depth = one.level.path.length;
+    const column = of.by[depth] ?? "";
+    const cell = one.row?.cells[0];
+    return cell === undefined ? null : filterOf(column, kindOf(of.info, column), cell, "only");
+  });
+  return parts.includes(null) ? null : parts.join(" and ");
 }
 
 function shorten(text: string): string {

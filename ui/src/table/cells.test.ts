@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { cellText, filterOf, innermost, joined, jsonTable, markdownTable, tsv } from "./cells";
+import { cellText, filterOf, innermost, jsonTable, markdownTable, tsv } from "./cells";
 
 const stack = { stack: 7, kind: "wait" as const, told: "main → run → lock::acquire" };
 
@@ -10,11 +10,6 @@ test("a filter is made from a value", () => {
   expect(filterOf("thread", "text", "a", "atLeast")).toBeNull();
   expect(filterOf("wait stack", "stack", stack, "not")).toBe("not wait stack ~ 'lock::acquire'");
   expect(filterOf("end", "time", null, "only")).toBeNull();
-});
-
-test("filters are joined so that all apply", () => {
-  expect(joined("", "tid = 1")).toBe("tid = 1");
-  expect(joined("a = 1 or a = 2", "tid = 1")).toBe("(a = 1 or a = 2) and tid = 1");
 });
 
 test("the innermost function of a stack is found", () => {

@@ -50,14 +50,6 @@ export function innermost(stack: StackRef): string | null {
   return last === "" || last.startsWith("(") || last === "…" ? null : last.replace(/^…/, "");
 }
 
-/** Adds a condition to a filter. */
-export function joined(where: string, more: string): string {
-  const now = where.trim();
-  if (now === "") return more;
-  // `and` binds tighter than `or`.
-  return / or /i.test(now) ? `(${now}) and ${more}` : `${now} and ${more}`;
-}
-
 export interface Copied {
   readonly titles: readonly string[];
   readonly kinds: readonly ColumnKind[];

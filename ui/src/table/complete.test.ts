@@ -8,6 +8,7 @@ const column = (name: string, kind: ColumnInfo["kind"], aliases: string[] = []):
   kind,
   doc: "",
   sum: false,
+  over_time: false,
 });
 const COLUMNS = [
   column("waited", "duration"),

@@ -2,7 +2,7 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { type ApiError, getJson, isAbort, tracePath } from "../api/client";
-import { tables } from "../api/data";
+import { tables, threadName } from "../api/data";
 import type { Members } from "../api/members";
 import { whereParams } from "../api/params";
 import { asApiError } from "../api/query";
@@ -13,7 +13,15 @@ import * as tree from "./tree";
 
 export const arrangement = computed<Arrangement | null>(() => {
   const data = tables.value.data;
-  return data ? resolve(data, store.table.value) : null;
+  return data ? resolve(data, store.table.value, compared.value) : null;
+});
+
+/** Several selected threads are compared: each is a group, by its id if names do not tell. */
+const compared = computed<readonly string[]>(() => {
+  const { threads } = store.selection.value;
+  if (threads.length < 2) return [];
+  const names = threads.map((thread) => threadName(thread).replace(/ \d+( \(.*\))?$/, ""));
+  return new Set(names).size < names.length ? ["tid", "thread"] : ["thread"];
 });
 
 /** Changes with the loaded rows, which are mutated. */

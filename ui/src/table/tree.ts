@@ -30,6 +30,15 @@ export interface VisibleRow {
   readonly page: TablePage | null;
 }
 
+/** A row and the groups that it is in, the outermost first. */
+export function withAncestors(entry: VisibleRow): VisibleRow[] {
+  const { parent } = entry.level;
+  if (parent === null) return [entry];
+  const page = parent.level.pages.get(Math.floor(parent.index / PAGE)) ?? null;
+  const row = page?.rows[parent.index % PAGE] ?? null;
+  return [...withAncestors({ ...parent, row, page }), entry];
+}
+
 export function root(): Level {
   return level([], null);
 }

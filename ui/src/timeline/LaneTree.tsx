@@ -73,12 +73,14 @@ function onKey(event: KeyboardEvent): void {
         const right = event.key === "ArrowRight";
         if (row.kind === "header") {
           if (row.open !== right) model.toggle(row.key);
-        } else if (on) void stepEvent(right ? 1 : -1);
+        } else if (row.lane.kind === "track") return false;
+        else if (on) void stepEvent(right ? 1 : -1);
         else void look(row, (window.from + window.to) / 2, 0);
         return true;
       }
       case "Enter":
         if (row.kind === "header") model.toggle(row.key);
+        else if (row.lane.kind === "track") return false;
         else if (on) pin(row);
         else void look(row, (window.from + window.to) / 2, 0);
         return true;

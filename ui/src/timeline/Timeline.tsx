@@ -10,11 +10,13 @@ import { download } from "../copy";
 import { readTheme } from "../draw/theme";
 import * as store from "../state/store";
 import { theme } from "../state/theme";
-import { pending, start } from "./data/fetch";
+import { start } from "./data/fetch";
+import { pending } from "./data/fetcher";
 import * as model from "./data/model";
 import { Painter } from "./draw/painter";
 import { registerKeys } from "./input/keys";
 import { Pointer } from "./input/pointer";
+import { registerTracks } from "./input/tracks";
 import { LaneTree } from "./LaneTree";
 import { Legend } from "./Legend";
 import { Swept } from "./Swept";
@@ -63,6 +65,7 @@ function mount(
   const ends = [
     start(),
     registerKeys(),
+    registerTracks(),
     register({
       id: "timeline.png",
       group: "Copy",

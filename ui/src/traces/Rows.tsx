@@ -14,18 +14,36 @@ export type Key = "name" | "modified" | "length" | "verdict" | "victim" | "cause
 interface Column {
   readonly key: Key;
   readonly title: string;
+  /** What a filter calls it, besides its key. */
+  readonly alias?: string;
   /** What rows are sorted by; null is last, whatever the direction. */
   readonly value: (entry: TraceEntry) => string | number | null;
+  /** What is shown, if it is not the value. */
+  readonly text?: (entry: TraceEntry) => string;
   readonly number: boolean;
 }
 
 const COLUMNS: readonly Column[] = [
-  { key: "name", title: "Trace", value: (e) => e.name.toLowerCase(), number: false },
-  { key: "modified", title: "Date", value: (e) => e.modified, number: false },
+  {
+    key: "name",
+    title: "Trace",
+    alias: "trace",
+    value: (e) => e.name.toLowerCase(),
+    number: false,
+  },
+  {
+    key: "modified",
+    title: "Date",
+    alias: "date",
+    value: (e) => e.modified,
+    text: (e) => dateText(e.modified),
+    number: false,
+  },
   { key: "length", title: "Length", value: (e) => e.duration_ns, number: true },
   {
     key: "verdict",
     title: "Worst stall",
+    alias: "stall",
     value: (e) => (e.first_answer ? (e.first_answer.duration_ns ?? 0) : null),
     number: true,
   },
@@ -83,19 +101,17 @@ const UNITS: Readonly<Record<string, number>> = {
 };
 
 /**
- * Whether an entry passes a word of the filter: `host:box`, `cause:lock` and so on look at one
+ * Whether an entry passes a word of the filter: `host:box`, `date:2026-11` and so on look at one
  * column, `stall>1s`, `size<10MB` compare it; any other word is looked for everywhere.
  */
 export function passes(entry: TraceEntry, word: string): boolean {
   const parts = /^(\w+)([:<>])(.+)$/.exec(word.toLowerCase());
-  const column = COLUMNS.find(
-    ({ key }) => key === (parts?.[1] === "stall" ? "verdict" : parts?.[1]),
-  );
+  const column = COLUMNS.find(({ key, alias }) => [key, alias].includes(parts?.[1]));
   if (!parts || !column) return textsOf(entry).includes(word.toLowerCase());
   const value = column.value(entry);
   const [, , operator, operand = ""] = parts;
   if (operator === ":")
-    return String(value ?? "")
+    return String(column.text?.(entry) ?? value ?? "")
       .toLowerCase()
       .includes(operand);
   const number = /^([\d.]+)([a-zµ]*)$/.exec(operand);

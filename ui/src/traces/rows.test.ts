@@ -26,12 +26,22 @@ test("the filter looks at names, hosts, answers and causes", () => {
 });
 
 test("a word of the filter looks at one column, compares it, or looks everywhere", () => {
-  const hung = { ...entry("a", 2_000_000_000, "Build-1"), bytes: 5_000_000, duration_ns: 4e9 };
+  const hung = {
+    ...entry("a", 2_000_000_000, "Build-1"),
+    bytes: 5_000_000,
+    duration_ns: 4e9,
+    modified: "2026-11-24T12:18:00Z",
+  };
   for (const [word, passed] of [
     ["hung", true],
     ["host:build", true],
     ["host:hung", false],
     ["name:A", true],
+    ["trace:a", true],
+    ["trace:b", false],
+    ["date:2026-11-24", true],
+    ["date:2026-11-24T", false],
+    ["date:2025", false],
     ["stall>1s", true],
     ["stall>2500ms", false],
     ["length<5s", true],

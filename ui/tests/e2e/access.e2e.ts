@@ -118,6 +118,13 @@ describe.skipIf(skipReason("access") !== null)("access", () => {
     const text = await page.locator("dialog").innerText();
     for (const part of ["Zoom in", "W", "Wait chain", "[", "Search threads"])
       expect(text).toContain(part);
+    // It begins with its beginning, although the button to close it is at its end.
+    const [heading, dialog] = await Promise.all(
+      [page.getByRole("heading", { name: "Keys and commands" }), page.locator("dialog")].map(
+        (one) => one.boundingBox(),
+      ),
+    );
+    expect(heading?.y ?? -1).toBeGreaterThan(dialog?.y ?? 0);
     await page.keyboard.press("Escape");
     await page.waitForSelector("dialog", { state: "detached" });
   });

@@ -61,6 +61,15 @@ describe.skipIf(skipReason("diff") !== null)("diff", () => {
     });
     expect(await page.locator(".diff-parts tbody tr").count()).toBe(partition.length + 1);
     expect(Number(await sum.getAttribute("data-sum"))).toBe(difference_ns);
+    // The thread did not wait after: there is nothing to draw then, and all of before is gone.
+    await page.getByText("There are no such stacks after.").waitFor();
+    await press("Widths of before");
+    await settled(page);
+    expect(await boxes().first().getAttribute("title")).toMatch(
+      /^\(all\): 2\.7\d\d s before, 0 ns after, gone$/,
+    );
+    await press("Widths of after");
+    await settled(page);
   });
 
   test("the flame graph has both directions", async () => {

@@ -3,69 +3,9 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { REPORT } from "../fixtures/fleet";
+import { axeFindings } from "./axe";
 import { STARVE, settled, skipReason, TestBed } from "./harness";
-
-const exemplars = [
-  { file: "/srv/traces/starve.hitch", trace_id: "0", stall: 1, duration_ns: 2.8e9 },
-  { file: "/srv/traces/elsewhere.hitch", trace_id: "1", stall: 1, duration_ns: 2e9 },
-];
-const cause = {
-  pattern: "lock_starvation",
-  culprit: "typing",
-  function: "release_document",
-  stalls: 12,
-  hosts: 3,
-  total_ns: 9e9,
-  worst_ns: 2.8e9,
-  share: 0.75,
-  first_day: "2026-09-02",
-  is_new: true,
-  exemplars,
-};
-const side = (build: string, hits: number) => ({ build_id: build.repeat(20), traces: 100, hits });
-const REPORT = {
-  version: 1,
-  fleet: {
-    traces: 200,
-    hosts: 40,
-    first_day: "2026-09-01",
-    last_day: "2026-09-30",
-    stalls: 16,
-    with_stalls: 14,
-    with_losses: 0,
-    total_ns: 12e9,
-  },
-  since: "2026-09-02",
-  causes: [
-    cause,
-    { ...cause, pattern: "io_wait", function: "<b>x</b>", is_new: false, share: 0.25 },
-  ],
-  coverage: [
-    { causes: 1, share: 0.75 },
-    { causes: 2, share: 1 },
-  ],
-  regressions: [
-    {
-      change: "worse",
-      program: "editor",
-      pattern: "lock_starvation",
-      function: "release_document",
-      before: side("e0", 1),
-      after: side("e1", 11),
-      false_discovery_rate: 0.002,
-    },
-  ],
-  contrast: [],
-  clusters: [
-    {
-      stalls: 12,
-      total_ns: 9e9,
-      pattern: "lock_starvation",
-      function: "release_document",
-      exemplars,
-    },
-  ],
-};
 
 describe.skipIf(skipReason("fleet") !== null)("fleet", () => {
   let bed: TestBed;
@@ -99,6 +39,13 @@ describe.skipIf(skipReason("fleet") !== null)("fleet", () => {
     const coverage = page.getByRole("img", { name: "Coverage: 1: 75.0 %, 2: 100.0 %" });
     expect(await coverage.count()).toBe(1);
     await page.locator("[data-trace='starve.hitch']").waitFor();
+  });
+
+  test("axe finds nothing, dark and light", async () => {
+    for (const colorScheme of ["dark", "light"] as const) {
+      await page.emulateMedia({ colorScheme });
+      expect({ colorScheme, found: await axeFindings(page) }).toEqual({ colorScheme, found: [] });
+    }
   });
 
   test("an exemplar of this folder opens at its stall, others do not", async () => {

@@ -5,7 +5,16 @@
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { geometry } from "../../src/timeline/data/scene";
-import { open, settled, shownWindow, skipReason, TestBed, walkBack, writeGolden } from "./harness";
+import {
+  COMMANDS,
+  open,
+  settled,
+  shownWindow,
+  skipReason,
+  TestBed,
+  walkBack,
+  writeGolden,
+} from "./harness";
 
 describe.skipIf(skipReason("golden") !== null)("golden", () => {
   let bed: TestBed;
@@ -137,10 +146,10 @@ describe.skipIf(skipReason("golden") !== null)("golden", () => {
         /waited \(lock\) for 3\.\d+ s .*, until System 3276 .*woke it/.test(link),
       ),
     ).toBe(true);
-    await page.getByRole("tab", { name: "Stacks" }).click();
-    await page.getByRole("button", { name: "By address" }).click();
-    await settled(page);
-    await page.getByRole("button", { name: "RtlFindNextForwardRunClear" }).click();
+    // The sentence leads to the instructions; it names no command that would list them.
+    expect(await page.locator(".answers").innerText()).not.toMatch(COMMANDS);
+    await page.getByRole("button", { name: "one instruction", exact: true }).click();
+    await page.getByRole("region", { name: /RtlFindNextForwardRunClear/ }).waitFor();
     await settled(page);
     // One instruction has nearly all samples.
     const counts = (await page.locator(".code td.num").allInnerTexts()).map((text) =>

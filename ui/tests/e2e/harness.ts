@@ -21,6 +21,9 @@ const TARGET = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target");
 export const UNHITCH = process.env.UNHITCH_BIN ?? join(TARGET, "debug/unhitch");
 export const STARVE = join(ROOT, "examples/starve.hitch");
 
+/** Advice that is a command line, where the page can do it itself. */
+export const COMMANDS = /unhitch (why|table|hot|waits)|--victim|--from/;
+
 /** The browser, or `null`, in which case the tests are skipped. */
 export function browserPath(): string | null {
   const names = ["chromium", "chromium-browser", "google-chrome", "chrome"];

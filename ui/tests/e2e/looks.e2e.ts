@@ -4,7 +4,16 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { STATES } from "../../src/draw/states";
-import { lanePoint, STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
+import { OUTSIDE_DIM } from "../../src/timeline/draw/overlay";
+import {
+  lanePoint,
+  STARVE,
+  settled,
+  shownWindow,
+  skipReason,
+  TestBed,
+  writeGolden,
+} from "./harness";
 
 describe.skipIf(skipReason("looks") !== null)("looks", () => {
   let bed: TestBed;
@@ -91,6 +100,101 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
     expect(Math.abs((right as DOMRect).left - (stall.x + stall.width))).toBeLessThan(2);
   });
 
+  /** The pixels of a column of a canvas of the timeline, below `y`, as `r,g,b,a`. */
+  const column = (canvas: ".tl-base" | ".tl-over", x: number, y: number, height: number) =>
+    page.locator(canvas).evaluate(
+      (element, at) => {
+        const box = element.getBoundingClientRect();
+        const scale = (element as HTMLCanvasElement).width / box.width;
+        const [left, top] = [(at.x - box.x) * scale, (at.y - box.y) * scale];
+        const data = (element as HTMLCanvasElement)
+          .getContext("2d")
+          ?.getImageData(left, top, 1, at.height * scale).data;
+        return Array.from({ length: (data?.length ?? 0) / 4 }, (_, n) =>
+          [...(data?.slice(n * 4, n * 4 + 4) ?? [])].join(","),
+        );
+      },
+      { x, y, height },
+    );
+
+  test("the timeline dims what is outside the selection, and nothing inside", async () => {
+    await starve();
+    const range = new URL(page.url()).searchParams.get("range") ?? "";
+    const [from, to] = range.split("-").map(Number) as [number, number];
+    const shown = await shownWindow(page);
+    const share = (at: number) => (at - shown.from) / (shown.to - shown.from);
+    const alpha = async (at: number) => {
+      const { x, y } = await lanePoint(page, ".tl-tree [data-in^=p]", at);
+      return Number((await column(".tl-over", x, y, 1))[0]?.split(",")[3]);
+    };
+    expect(await alpha((share(from) + share(to)) / 2)).toBe(0);
+    for (const outside of [share(from) / 2, (1 + share(to)) / 2])
+      expect(await alpha(outside)).toBeCloseTo(OUTSIDE_DIM * 255, -1);
+    bed.allow(/willReadFrequently/);
+  });
+
+  test("a lane that is idle is a thin grey line", async () => {
+    await starve();
+    await page.keyboard.press("Escape");
+    await settled(page);
+    const window = await shownWindow(page);
+    const middle = Math.round((window.from + window.to) / 2);
+    const lane = await page.evaluate(async (at) => {
+      const get = async (path: string) => (await fetch(`/api/t/starve.hitch/${path}`)).json();
+      const { processes } = (await get("lanes")) as {
+        processes: { threads: { lane: string }[] }[];
+      };
+      for (const { lane } of processes.flatMap((p) => p.threads)) {
+        const slice = (await get(`slice?lane=${lane}&at=${at}`)) as {
+          class: string | null;
+          from: number;
+          to: number;
+        };
+        if (slice.class === "idle" && slice.to - slice.from > 2e8) return lane;
+      }
+      return null;
+    }, middle);
+    expect(lane).not.toBeNull();
+    const { x, y } = await lanePoint(page, `[data-in^=p][data-lane=${lane}]`, 0.5);
+    await page.mouse.move(5, 5);
+    const pixels = await column(".tl-base", x, y - 8 + 1, 11);
+    const ground = pixels[0];
+    const drawn = pixels.filter((pixel) => pixel !== ground);
+    expect(drawn.length).toBeGreaterThan(0);
+    expect(drawn.length).toBeLessThanOrEqual(3);
+    for (const pixel of drawn) {
+      const [red = 0, green = 0, blue = 0] = pixel.split(",").map(Number);
+      expect(Math.max(red, green, blue) - Math.min(red, green, blue)).toBeLessThan(30);
+    }
+    bed.allow(/willReadFrequently/);
+  });
+
+  test("at 4K no name of a lane is cut", async () => {
+    await page.setViewportSize({ width: 3840, height: 2160 });
+    for (const name of ["move-my-mouse.hitch", "starve.hitch"]) {
+      await go(`trace=${name}`);
+      await page.waitForSelector("[data-answer='1']");
+      await settled(page);
+      const cut = await page.evaluate(async (trace) => {
+        const { processes } = (await (await fetch(`/api/t/${trace}/lanes`)).json()) as {
+          processes: { name: string; pid: number; threads: { name: string; tid: number }[] }[];
+        };
+        const names = processes.flatMap((p) => [
+          `${p.name} ${p.pid}`,
+          ...p.threads.map((t) => `${t.name} ${t.tid}`),
+        ]);
+        const ctx = document.createElement("canvas").getContext("2d");
+        const style = getComputedStyle(document.documentElement);
+        if (!ctx) return ["no canvas"];
+        ctx.font = `11px ${style.getPropertyValue("--font")}`;
+        const labels = Number(document.querySelector<HTMLElement>(".timeline")?.dataset.labels);
+        // Beside a name are its triangle, the deepest indentation, and the number of threads.
+        return names.filter((text) => ctx.measureText(text).width > labels - 110);
+      }, name);
+      expect({ name, cut }).toEqual({ name, cut: [] });
+    }
+  });
+
   test("a hovered lane keeps its colours", async () => {
     await starve();
     await page.keyboard.press("Escape");
@@ -148,6 +252,25 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
       expect(await page.getByText(caveat).count()).toBe(1);
       expect(await page.getByText(caveat).isVisible()).toBe(true);
     }
+  });
+
+  test("what a table lacks is behind the same mark", async () => {
+    await page.route("**/api/t/starve.hitch/table?**", async (route) => {
+      const response = await route.fetch();
+      const answer = (await response.json()) as object;
+      const lacking = { column: "waited", why: "no wake-ups", advice: "Record them." };
+      await route.fulfill({ response, json: { ...answer, not_recorded: [lacking] } });
+    });
+    await starve();
+    await page.keyboard.press("Digit2");
+    await settled(page);
+    expect(await page.locator(".tables > .note").count()).toBe(0);
+    const note = page.getByText("Not recorded (waited): no wake-ups. Record them.");
+    expect(await note.isVisible()).toBe(false);
+    await page.locator(".warnings summary").click();
+    expect(await note.isVisible()).toBe(true);
+    await page.keyboard.press("Digit3");
+    await note.waitFor({ state: "detached" });
   });
 
   test("at 4K no name is cut beside empty space", async () => {

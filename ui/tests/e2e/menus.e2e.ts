@@ -4,12 +4,12 @@
  */
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { lanePoint, STARVE, settled, skipReason, TestBed } from "./harness";
+import { lanePoint, STARVE, settled, shownWindow, skipReason, TestBed } from "./harness";
 
 interface Place {
   readonly name: string;
-  /** Added to the address of the open trace. */
-  readonly query: string;
+  /** Added to the address of the open trace; null for the folder. */
+  readonly query: string | null;
   /** Opens the menu. */
   readonly open: (page: Page) => Promise<void>;
   /** Items that must be there. */
@@ -25,6 +25,32 @@ const row = (selector: string, share: number | null) => async (page: Page) => {
   const { x, y } = await lanePoint(page, selector, share);
   await page.mouse.click(x, y, { button: "right" });
 };
+
+/** Right-clicks the last arrow of the wait chain: halfway between its two lanes. */
+const arrow = async (page: Page) => {
+  const arrows = await page.evaluate(async () => {
+    const answer = await (await fetch("/api/t/starve.hitch/stall/1")).json();
+    return answer.arrows as { at: number; from_lane: string; to_lane: string }[];
+  });
+  const { at, from_lane, to_lane } = arrows.at(-1) as (typeof arrows)[number];
+  const { from, to } = await shownWindow(page);
+  const [a, b] = await Promise.all(
+    [from_lane, to_lane].map((lane) =>
+      lanePoint(page, `[data-in=chain][data-lane=${lane}]`, (at - from) / (to - from)),
+    ),
+  );
+  if (!a || !b) throw new Error("no arrow");
+  await page.mouse.click(a.x, (a.y + b.y) / 2 + 8, { button: "right" });
+};
+
+/** A menu that follows an item of another one. */
+const following = (first: (page: Page) => Promise<void>, item: string) => async (page: Page) => {
+  await first(page);
+  await page.getByRole("menuitem", { name: item }).click();
+  await page.getByRole("menuitem", { name: item }).waitFor({ state: "detached" });
+};
+
+const SLICE = ".tl-tree [data-in^=p][data-lane^=t]";
 
 const THREAD = [
   "Only this thread, in all views",
@@ -57,14 +83,56 @@ const PLACES: readonly Place[] = [
   {
     name: "a slice of a lane",
     query: "",
-    open: row(".tl-tree [data-in^=p][data-lane^=t]", 0.5),
+    open: row(SLICE, 0.5),
     items: ["Explain this", ...THREAD, "Zoom to it", "Functions of this wait …"],
   },
   {
     name: "a lane's name",
     query: "",
-    open: row(".tl-tree [data-in^=p][data-lane^=t]", null),
+    open: row(SLICE, null),
     items: THREAD,
+  },
+  {
+    name: "the functions of a wait",
+    query: "",
+    open: following(row(SLICE, 0.5), "Functions of this wait …"),
+    items: [/^Callers and callees of /, /^Waits without .*, as a table$/],
+  },
+  {
+    name: "the tracks",
+    query: "",
+    open: following(row(SLICE, 0.5), "Tracks …"),
+    items: ["Add CPU over time", "Add Run queue", "Add Pressure", "Add Disk bytes"],
+  },
+  {
+    name: "a track",
+    query: "tracks=queue-over-time",
+    open: row("[data-in=tracks]", 0.5),
+    items: ["Remove the track", "Show as a table"],
+  },
+  {
+    name: "what ran on a CPU",
+    query: "",
+    open: row("[data-lane=c1]", 0.5),
+    items: [...THREAD, "Zoom to it", "Sort the lanes by relevance"],
+  },
+  {
+    name: "a CPU's name",
+    query: "",
+    open: row("[data-lane=c1]", null),
+    items: ["Pin the lane", "Show the whole trace"],
+  },
+  {
+    name: "an arrow of the wait chain",
+    query: "",
+    open: arrow,
+    items: [
+      "Show the wake-up and its waker",
+      "Show the woken thread",
+      "Explain the wait that it ended",
+      "Flame graph of what woke it",
+      "Copy the wake-up",
+    ],
   },
   {
     name: "a process",
@@ -76,13 +144,50 @@ const PLACES: readonly Place[] = [
     name: "a group of threads of a table",
     query: "view=tables&by=process",
     open: secondary(".grid-row .cell"),
-    items: [/^Only /, /^Without /, "Over time, only this", "Only this process, in all views"],
+    items: [
+      /^Only /,
+      /^Without /,
+      "Over time, only this",
+      "Flame graph of this group",
+      "Only this process, in all views",
+      "Without this process",
+    ],
   },
   {
     name: "a group of one thread of a table",
     query: "view=tables&by=process,thread,pid,tid&where=thread = typing",
     open: secondary(".grid-row .cell"),
-    items: ["Explain this", ...THREAD],
+    items: ["Explain this", ...THREAD, "Without this thread", "Flame graph of this group"],
+  },
+  {
+    name: "a single row of a table",
+    query: "view=tables&by=none&show=thread,waited,reason",
+    open: secondary(".grid-row .cell"),
+    items: ["Show on the timeline", "Explain this", "Without this thread", ...THREAD],
+  },
+  {
+    name: "a stack of a table",
+    query: "view=tables&by=wait stack",
+    open: secondary(".grid-row .cell.stack"),
+    items: [
+      "Show the whole stack",
+      /^Callers and callees of /,
+      /^Filter all views by /,
+      "Flame graph of this group",
+      "Over time, only this",
+    ],
+  },
+  {
+    name: "the head of a column of names",
+    query: "view=tables&by=reason,process",
+    open: secondary("[data-column=process] .head-button"),
+    items: ["Sort ascending", "Stop grouping by this", "Tell those of one name apart"],
+  },
+  {
+    name: "the head of a column of values",
+    query: "view=tables&by=process&graph=sum:waited&show=count,max:waited",
+    open: secondary("[data-column='max:waited'] .head-button"),
+    items: ["Group by waited", "Draw above the table", "Show the avg", "Remove the column"],
   },
   {
     name: "a frame of the flame graph",
@@ -92,13 +197,25 @@ const PLACES: readonly Place[] = [
       if (!box) throw new Error("no flame graph");
       await page.mouse.click(box.x + 30, box.y + 18 * 1.5, { button: "right" });
     },
-    items: ["Zoom to this frame", ...FUNCTION, "Copy the stack"],
+    items: ["Zoom to this frame", ...FUNCTION, "Without this function", "Copy the stack"],
   },
   {
     name: "a function of the butterfly",
     query: "view=stacks&form=butterfly",
     open: secondary(".ranked [data-function]"),
-    items: FUNCTION,
+    items: [...FUNCTION, "Without this function"],
+  },
+  {
+    name: "a caller of the butterfly",
+    query: "view=stacks&form=butterfly&function=futex_do_wait",
+    open: secondary(".wing [aria-level='2']"),
+    items: [...FUNCTION, "Without this function"],
+  },
+  {
+    name: "a trace of the folder",
+    query: null,
+    open: secondary("[data-trace]"),
+    items: ["Open", "Rename …", "Delete …"],
   },
 ];
 
@@ -126,10 +243,20 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
       () => location.href + (document.querySelector("main") as HTMLElement | null)?.innerText,
     );
 
+  test("a copied arrow says who woke whom, in words", async () => {
+    await arrow(page);
+    await page.getByRole("menuitem", { name: "Copy the wake-up" }).click();
+    await page.getByText("Copied the wake-up.").first().waitFor({ state: "attached" });
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(
+      /^\d\.\d[\d ]* s: inspector \d+ .*woke typing \d+ .*\(task; direct evidence\)$/,
+    );
+  });
+
   for (const place of PLACES)
     test(place.name, async () => {
-      const address = new URL(page.url());
-      for (const [name, value] of new URLSearchParams(place.query))
+      const address = new URL(place.query === null ? bed.address : page.url());
+      address.searchParams.delete("token");
+      for (const [name, value] of new URLSearchParams(place.query ?? ""))
         address.searchParams.set(name, value);
       const menu = page.getByRole("menu");
       const open = async () => {
@@ -161,7 +288,7 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
               const toast = document.querySelector(".toast")?.textContent ?? "";
               return (
                 toast !== "" ||
-                document.querySelector("[role=menu]") !== null ||
+                document.querySelector("[role=menu], dialog[open]") !== null ||
                 location.href + main?.innerText !== was
               );
             },

@@ -3,10 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { quiet, samplesOnly } from "../fixtures/quiet";
-import { settled, skipReason, TestBed } from "./harness";
-
-/** What the page can do itself. */
-const COMMANDS = /unhitch (why|table|hot|waits)|--victim|--from/;
+import { COMMANDS, settled, skipReason, TestBed } from "./harness";
 
 describe.skipIf(skipReason("quiet") !== null)("without a stall", () => {
   let bed: TestBed;
@@ -30,6 +27,21 @@ describe.skipIf(skipReason("quiet") !== null)("without a stall", () => {
     const text = await page.locator(".answers").innerText();
     expect(text).toMatch(/No stall found in 1\.95\d s on 1 CPU/);
     expect(text).not.toMatch(COMMANDS);
+    // No stall, and nothing in the colour of one.
+    expect(await page.locator("[data-stall]").count()).toBe(0);
+    const red = await page.evaluate(() => {
+      const probe = document.body.appendChild(document.createElement("i"));
+      probe.style.color = "var(--bad)";
+      const bad = getComputedStyle(probe).color;
+      probe.remove();
+      return [...document.querySelectorAll("main *, .overview *")].filter((element) => {
+        const { backgroundColor, borderLeftColor, borderLeftWidth, fill } =
+          getComputedStyle(element);
+        const border = borderLeftWidth === "0px" ? "" : borderLeftColor;
+        return [backgroundColor, border, fill].includes(bad);
+      }).length;
+    });
+    expect(red).toBe(0);
     const steps = await page.locator(".answers-text li").allInnerTexts();
     expect(steps.map((step) => step.split(/[ .]/)[0])).toEqual(["Drag", "Press"]);
     // They do as they say.

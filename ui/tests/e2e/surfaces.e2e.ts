@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { axeFindings } from "./axe";
-import { lanePoint, STARVE, settled, skipReason, TestBed } from "./harness";
+import { lanePoint, STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
 
 interface Surface {
   readonly name: string;
@@ -78,9 +78,17 @@ const SURFACES: readonly Surface[] = [
     },
   },
   {
-    name: "an open crowd of the partition, or its rows",
-    query: STARVED,
-    show: (page) => page.locator(".parts tr").first().waitFor(),
+    name: "an open crowd of the partition",
+    query: "trace=move-my-mouse.hitch",
+    show: async (page) => {
+      const rows = page.locator(".parts tr");
+      const crowd = page.locator(".parts button", { hasText: /\d+ gomacc$/ }).first();
+      await crowd.waitFor();
+      const before = await rows.count();
+      await crowd.click();
+      await page.waitForSelector(".parts [aria-expanded=true]");
+      expect(await rows.count()).toBeGreaterThan(before);
+    },
   },
   {
     name: "a damaged trace",
@@ -114,7 +122,8 @@ for (const theme of ["dark", "light"] as const)
     let page: Page;
 
     beforeAll(async () => {
-      bed = await TestBed.start((folder) => {
+      bed = await TestBed.start(async (folder) => {
+        await writeGolden(folder);
         TestBed.copy(STARVE)(folder);
         writeFileSync(join(folder, "cut.data"), "PERFILE2");
       });
@@ -134,7 +143,7 @@ for (const theme of ["dark", "light"] as const)
     for (const { name, query, show } of SURFACES)
       test(name, async () => {
         await page.goto(new URL(`/?${query}`, bed.address).href);
-        if (query.startsWith(STARVED)) {
+        if (/^trace=(starve|move)/.test(query)) {
           await page.waitForSelector(".answers, .tables");
           await settled(page);
         }

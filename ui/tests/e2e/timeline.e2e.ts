@@ -88,6 +88,69 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     expect(await lanes()).toEqual(before);
   });
 
+  test("on request the lanes are sorted by relevance to the selection", async () => {
+    const sections = () =>
+      page
+        .locator(".tl-tree [data-section^=p], .tl-tree [data-in^=p]")
+        .evaluateAll((rows) =>
+          rows.map(
+            (row) => (row as HTMLElement).dataset.section ?? (row as HTMLElement).dataset.in,
+          ),
+        );
+    const before = await sections();
+    const last = before.at(-1);
+    expect(last).not.toBe(before[0]);
+    await clickAt(await point(`.tl-tree [data-in=${last}]`, null));
+    await page.waitForSelector("[data-chip=thread]");
+    await settled(page);
+    expect(await sections()).toEqual(before);
+    await page.keyboard.press("Control+Shift+KeyP");
+    await page.keyboard.type("sort the lanes");
+    await page.keyboard.press("Enter");
+    // Behind those of the open stall.
+    const rank = async () => (await sections()).indexOf(last);
+    await expect.poll(rank).toBeLessThan(before.indexOf(last));
+    await page.getByRole("button", { name: "Remove the selected thread" }).click();
+    await page.keyboard.press("Control+Shift+KeyP");
+    await page.keyboard.type("sort the lanes");
+    await page.keyboard.press("Enter");
+    await expect.poll(sections).toEqual(before);
+    await settled(page);
+  });
+
+  test("an edge is dragged in the overview, and snaps to a stall", async () => {
+    const box = await page.locator("#overview-picture").boundingBox();
+    if (!box) throw new Error("no overview");
+    const whole = await page.evaluate(async () => {
+      const url = "/api/t/starve.hitch/summary";
+      const summary = (await (await fetch(url)).json()) as { from: number; duration_ns: number };
+      return { from: summary.from, ns: summary.duration_ns };
+    });
+    const range = param("range");
+    const [from, to] = (range ?? "").split("-").map(Number) as [number, number];
+    const x = (at: number) => box.x + ((at - whole.from) / whole.ns) * box.width;
+    const y = box.y + box.height - 20;
+    const drag = async (a: number, b: number) => {
+      await page.mouse.move(a, y);
+      expect(await page.locator(".overview").evaluate((e) => (e as HTMLElement).style.cursor)).toBe(
+        "ew-resize",
+      );
+      await page.mouse.down();
+      await page.mouse.move(b, y, { steps: 4 });
+      await page.mouse.up();
+      await settled(page);
+    };
+    await drag(x(to), x(to) - 200);
+    const [newFrom, newTo] = (param("range") ?? "").split("-").map(Number) as [number, number];
+    expect(newFrom).toBe(from);
+    expect(newTo).toBeLessThan(to);
+    // Back near the stall's end: to it, to the nanosecond.
+    await drag(x(newTo), x(to) - 3);
+    expect(param("range")).toBe(range);
+    await page.locator("[data-stall-row]").first().click();
+    await settled(page);
+  });
+
   test("with Ctrl and Shift, several threads are selected", async () => {
     // The chips name them: what they say is what is selected.
     const selected = () => (param("thread") ?? "").split(",").filter(Boolean);

@@ -3,13 +3,23 @@ import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
+import { lanePoint, STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
 
 /** Gives a trace three readings of counters: the example is older than they are. */
 function addCounters(trace: string): void {
   const reading = (seconds: number, waited: number) => ({
     time_ns: 9_531_000_000_000 + seconds * 1e9,
     pressure: { cpu: { some_ns: waited * 1e6 }, io: { some_ns: waited * 2e5 } },
+    interrupts: waited * 100,
+    soft_interrupts: waited * 10,
+    disks: {
+      vda: {
+        read_bytes: waited * 4096,
+        written_bytes: waited * 8192,
+        busy_ns: waited * 1e5,
+        queued_ns: waited * 3e5,
+      },
+    },
   });
   const file = { version: 1, readings: [reading(0, 10), reading(2, 110), reading(4, 610)] };
   const script = "import sys, zipfile; zipfile.ZipFile(sys.argv[1], 'a').writestr(*sys.argv[2:])";
@@ -113,6 +123,150 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
     expect(new URL(page.url()).searchParams.get("where")).toBeNull();
   });
 
+  test("an edge of the selection is dragged in a graph over time", async () => {
+    const range = () => new URL(page.url()).searchParams.get("range");
+    await page.keyboard.press("Digit1");
+    await page.locator("[data-stall-row]").first().click();
+    await page.keyboard.press("Digit2");
+    await page.getByRole("button", { name: "CPU over time" }).click();
+    await page.waitForSelector(".series[data-ready=true] path");
+    await settled(page);
+    const stall = range();
+    const svg = await page.locator(".series svg").boundingBox();
+    const edge = await page.locator(".series-outside rect").last().boundingBox();
+    if (!svg || !edge) throw new Error("no edge");
+    const drag = async (from: number, to: number) => {
+      await page.mouse.move(from, svg.y + 50);
+      await page.mouse.down();
+      await page.mouse.move(to, svg.y + 50, { steps: 4 });
+      await page.mouse.up();
+      await settled(page);
+    };
+    await drag(edge.x, edge.x - 200);
+    expect(range()?.split("-")[0]).toBe(stall?.split("-")[0]);
+    expect(range()).not.toBe(stall);
+    // Back near the stall's end: to it, to the nanosecond.
+    await drag(edge.x - 200, edge.x - 4);
+    expect(range()).toBe(stall);
+  });
+
+  test("the run queue and every counter have something to show", async () => {
+    for (const preset of ["Run queue", "Pressure", "Disk queue", "Disk bytes", "Interrupts"]) {
+      await page.getByRole("button", { name: preset, exact: true }).click();
+      await page.waitForSelector(".series[data-ready=true]");
+      await settled(page);
+      const scale = await page.locator(".series svg text").textContent();
+      expect([preset, scale]).toEqual([preset, expect.stringMatching(/up to 0?[.\d]*[1-9]/)]);
+      expect(await page.locator(".series svg path").count()).toBeGreaterThan(0);
+      expect(await page.locator(".grid-row").count()).toBeGreaterThan(1);
+    }
+    await page.getByRole("button", { name: "Waits", exact: true }).click();
+    await settled(page);
+  });
+
+  test("Alt and a click on a cell filter by its value", async () => {
+    const where = () => new URL(page.url()).searchParams.get("where");
+    const cells = page.locator(".grid-row:not(.totals) .cell:first-child");
+    const name = (await cells.nth(1).innerText()).replace(/^[▸▾]\s*/, "");
+    await cells.nth(1).click({ modifiers: ["Alt"] });
+    await settled(page);
+    expect(where()).toBe(`process = '${name}'`);
+    expect(await cells.count()).toBe(1);
+    // A sum is the value of no row.
+    await page
+      .locator(".grid-row:not(.totals) .cell.num")
+      .nth(1)
+      .click({ modifiers: ["Alt"] });
+    await page.getByText("There is no single value to filter by.").first().waitFor();
+    expect(where()).toBe(`process = '${name}'`);
+    await page.getByRole("button", { name: "Waits", exact: true }).click();
+    await settled(page);
+  });
+
+  test("what is without a thread, a process or a function, and the graph of a group", async () => {
+    const root = () => page.locator(".flame [data-frame='(all)']").innerText();
+    const menu = async (selector: string, item: string | RegExp) => {
+      await page.locator(selector).first().click({ button: "right" });
+      await page.getByRole("menuitem", { name: item }).click();
+      await settled(page);
+    };
+    await page.goto(
+      new URL("/?trace=starve.hitch&view=tables&by=reason,thread&where=reason = lock", bed.address)
+        .href,
+    );
+    await settled(page);
+    await page.locator(".grid-row .cell").first().click();
+    await settled(page);
+    await menu(".grid-row[data-depth='1'] .cell:nth-child(2)", "Flame graph of this group");
+    expect(new URL(page.url()).searchParams.get("filter")).toMatch(
+      /^reason = lock and reason = 'lock' and thread = '\w+'$/,
+    );
+    const { rows } = await json<{ rows: { cells: [string, number] }[] }>(
+      "starve.hitch/table?table=waits&by=thread&show=sum:waited&where=reason+%3D+lock" +
+        "&sort=sum:waited:desc",
+    );
+    const seconds = ((rows[0]?.cells[1] ?? 0) / 1e9).toFixed(3);
+    expect(await root()).toContain(`${seconds} s`);
+    // Nothing is left without the only thread that waits so.
+    await page.keyboard.press("Digit2");
+    await settled(page);
+    await page.locator(".grid-row .cell").first().click();
+    await settled(page);
+    const waiting = await page.locator(".grid-row[data-depth='1']").count();
+    await menu(".grid-row[data-depth='1'] .cell:nth-child(2)", "Without this thread");
+    await expect
+      .poll(() => new URL(page.url()).searchParams.get("where"))
+      .toMatch(/^reason = lock and tid != \d+$/);
+    await settled(page);
+    await page.locator(".grid-row .cell").first().click();
+    await settled(page);
+    expect(await page.locator(".grid-row[data-depth='1']").count()).toBe(waiting - 1);
+    // The chip takes the filter of the stacks away.
+    await page.keyboard.press("Digit3");
+    await settled(page);
+    const filtered = await root();
+    await page.getByRole("button", { name: "Remove the filter of the stacks" }).click();
+    await settled(page);
+    expect(await root()).not.toBe(filtered);
+    await page.getByRole("button", { name: "Leave out idle threads" }).click();
+    await settled(page);
+  });
+
+  test("a track shows the same on the timeline, and is in the address", async () => {
+    await page.keyboard.press("Digit1");
+    await page.keyboard.press("Control+Shift+KeyP");
+    await page.keyboard.type("track pressure");
+    await page.keyboard.press("Enter");
+    const track = "[data-in=tracks][data-lane=pressure-over-time]";
+    await page.waitForSelector(track, { state: "attached" });
+    await page.reload();
+    await page.waitForSelector(track, { state: "attached" });
+    await settled(page);
+    const { x, y } = await lanePoint(page, track, 0.5);
+    await page.mouse.move(x, y);
+    await page.locator(".tl-tip", { hasText: /Pressure\s*cpu: 0\.\d+ at once\s*io: / }).waitFor();
+    await bed.screenshot(page, "views a track");
+    // Another by the menu, and the first one away by its own.
+    await page.mouse.click(x, y, { button: "right" });
+    await page.getByRole("menuitem", { name: "Tracks …" }).click();
+    await page.getByRole("menuitem", { name: "Add Interrupts" }).click();
+    await page.waitForSelector("[data-lane=interrupts-over-time]", { state: "attached" });
+    await settled(page);
+    await page.mouse.click(x, y, { button: "right" });
+    await page.getByRole("menuitem", { name: "Remove the track" }).click();
+    await page.locator(track).waitFor({ state: "detached" });
+    expect(new URL(page.url()).searchParams.get("tracks")).toBe("interrupts-over-time");
+    const other = await lanePoint(page, "[data-lane=interrupts-over-time]", 0.5);
+    await page.mouse.move(other.x, other.y + 2);
+    await page.locator(".tl-tip", { hasText: /interrupts: [\d,]+ in \d/ }).waitFor();
+    await page.mouse.click(other.x, other.y, { button: "right" });
+    await page.getByRole("menuitem", { name: "Show as a table" }).click();
+    await page.waitForSelector(".series[data-ready=true] path");
+    await page.mouse.click(other.x, other.y, { button: "right" });
+    await page.getByRole("menuitem", { name: "Remove the track" }).click();
+    await page.locator("[data-section=tracks]").waitFor({ state: "detached" });
+  });
+
   test("idle waits are left out of flame graphs, until the chip is removed", async () => {
     await page.keyboard.press("Digit3");
     await settled(page);
@@ -129,6 +283,54 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
     expect(await root()).toBe(without);
     // Time without a stack is a box with a name.
     expect(await page.locator(".flame [data-frame='(no stack was recorded)']").count()).toBe(1);
+  });
+
+  test("the butterfly leaves out idle waits, too, and has the same scope", async () => {
+    await page.getByRole("button", { name: "Butterfly" }).click();
+    await settled(page);
+    const names = () => page.locator(".ranked [data-function]").allInnerTexts();
+    const without = await names();
+    await page.getByRole("button", { name: "Show idle waits, too" }).click();
+    await settled(page);
+    const all = await names();
+    expect(without).not.toContain("worker_thread");
+    expect(all).toContain("worker_thread");
+    await page.getByRole("button", { name: "Victim only" }).click();
+    await settled(page);
+    const victims = await names();
+    expect(victims.length).toBeGreaterThan(0);
+    expect(victims.length).toBeLessThan(all.length);
+    expect(victims).not.toContain("worker_thread");
+    await page.getByRole("button", { name: "All", exact: true }).click();
+    await page.getByRole("button", { name: "Leave out idle threads" }).click();
+    await page.getByRole("button", { name: "Flame", exact: true }).click();
+    await settled(page);
+  });
+
+  test("a flame graph opens at its root, in sight, and as wide as its pane", async () => {
+    for (const viewport of [
+      { width: 1280, height: 720 },
+      { width: 3840, height: 2160 },
+    ]) {
+      await page.setViewportSize(viewport);
+      await settled(page);
+      const pane = await page.locator(".fl-scroll").evaluate((e) => ({
+        below: e.scrollHeight - e.clientHeight - e.scrollTop,
+        beside: e.scrollWidth - e.clientWidth,
+      }));
+      expect({ viewport, ...pane }).toEqual({ viewport, below: 0, beside: 0 });
+      const box = await page.locator(".fl-scroll").boundingBox();
+      const bottom = (box?.y ?? 0) + (box?.height ?? 0);
+      expect(bottom).toBeLessThanOrEqual(viewport.height);
+      // The root is the last row, from the left edge to the right one.
+      for (const x of [(box?.x ?? 0) + 4, (box?.x ?? 0) + (box?.width ?? 0) - 24]) {
+        await page.mouse.move(x, bottom - 9);
+        await page.locator(".fl-tip-title", { hasText: "(all)" }).waitFor();
+        await page.mouse.move(x, 5);
+      }
+    }
+    await page.setViewportSize({ width: 1280, height: 720 });
+    await settled(page);
   });
 
   test("stacks of the victim, or of the chain, only", async () => {
@@ -168,6 +370,15 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
     for (const { name } of threads.slice(0, 3)) expect(await table.innerText()).toContain(name);
     expect(await table.innerText()).toContain("lock held");
     expect(await page.locator(".compare-bar svg").count()).toBe(3);
+    // Tables and graphs over time have them as groups, too.
+    await page.keyboard.press("Digit2");
+    await page.getByRole("button", { name: "CPU over time" }).click();
+    await page.waitForSelector(".series[data-ready=true]");
+    await settled(page);
+    expect(await page.locator(".head").first().getAttribute("data-column")).toBe("thread");
+    // One of them did not run.
+    const legend = (await page.locator(".series-names").innerText()).split("\n").sort();
+    expect(legend).toEqual(["inspector", "typing"]);
   });
 
   test("a thread that had nothing to do was idle, in the answer, its bar and its lane", async () => {

@@ -1,17 +1,19 @@
 /**
- * A walk through all views with many recordings: synthetic ones, real ones by both engines, other
+ * A walk through all views with many recordings: ten real ones, made now; synthetic ones, other
  * tools', and those of Windows that have no lanes, no stalls or no time at all. No error on the
  * console, nothing that axe finds, and every view settles.
  *
  * With `UNHITCH_CORPUS`, the real traces of other systems in that folder are walked through, too.
  */
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, readdirSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { REPORT } from "../fixtures/fleet";
 import { axeFindings } from "./axe";
-import { STARVE, settled, skipReason, TestBed, UNHITCH, writeGolden } from "./harness";
+import { COMMANDS, STARVE, settled, skipReason, TestBed, UNHITCH, writeGolden } from "./harness";
+import { LIVE, recordLive } from "./live";
 
 const GOLDEN = ["type-an-email", "move-my-mouse", "sixty-three-cores"];
 /** Recordings as the files of other tools, by the format to export to. */
@@ -20,9 +22,6 @@ const EXPORTS = [
   { from: "starve.hitch", to: "perfetto", file: "starve.perfetto-trace" },
   { from: "move-my-mouse.hitch", to: "perfetto", file: "move-my-mouse.perfetto-trace" },
 ] as const;
-
-/** Hangs of the lab, recorded now by BPF, where that is permitted. */
-const LIVE = ["chain", "slow-disk", "stopped"];
 
 /** The traces in the folder of real ones. */
 function corpus(): string[] {
@@ -35,15 +34,16 @@ function corpus(): string[] {
 }
 
 const REAL = corpus();
-/** How many there are at least, with or without the folder of real ones. */
-const MIN_RECORDINGS = 10;
 const RECORDINGS = [
   basename(STARVE),
   ...GOLDEN.flatMap((name) => [`${name}.hitch`, `${name}.etl`]),
   ...EXPORTS.map(({ file }) => file),
-  ...LIVE.map((name) => `${name}.hitch`),
+  ...LIVE,
   ...REAL.map((path) => basename(path)),
 ];
+
+/** Ten recordings and a walk take long on a busy machine. */
+const PATIENCE_MS = 600_000;
 
 async function fill(folder: string): Promise<void> {
   await writeGolden(folder);
@@ -53,12 +53,8 @@ async function fill(folder: string): Promise<void> {
     const { status, stderr } = spawnSync(UNHITCH, args, { encoding: "utf8" });
     if (status !== 0 || !existsSync(join(folder, file))) throw new Error(`${file}: ${stderr}`);
   }
-  for (const name of LIVE) {
-    const file = join(folder, `${name}.hitch`);
-    const args = ["lab", name, "--record", "--engine", "bpf", "-o", file];
-    const { stderr } = spawnSync(UNHITCH, args, { encoding: "utf8" });
-    if (!existsSync(file)) console.log(`SKIPPED walk through ${name}: ${stderr.split("\n")[0]}`);
-  }
+  writeFileSync(join(folder, "report.json"), JSON.stringify(REPORT));
+  await recordLive(folder);
 }
 
 describe.skipIf(skipReason("walk") !== null)("walk", () => {
@@ -69,9 +65,8 @@ describe.skipIf(skipReason("walk") !== null)("walk", () => {
   let found: { what: string; findings: string[] }[] = [];
 
   beforeAll(async () => {
-    expect(RECORDINGS.length).toBeGreaterThanOrEqual(MIN_RECORDINGS);
-    bed = await TestBed.start(fill);
-  });
+    bed = await TestBed.start(fill, (folder) => ["--fleet", join(folder, "report.json")]);
+  }, PATIENCE_MS);
   afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
     if (!isOpen) return;
@@ -103,50 +98,85 @@ describe.skipIf(skipReason("walk") !== null)("walk", () => {
     await look("what a thread did");
   };
 
+  test("ten recordings are real", ({ skip }) => {
+    const made = LIVE.filter((name) => existsSync(join(bed.folder, name)));
+    // Nobody may record here, which `recordLive` has said.
+    if (made.length === 0) skip();
+    expect(made).toEqual(LIVE);
+    expect(LIVE.length).toBeGreaterThanOrEqual(10);
+  });
+
+  test("the folder with the report over a fleet", async () => {
+    found = [];
+    page = await bed.page();
+    isOpen = true;
+    await page.waitForSelector(".fleet[data-ready=true]");
+    await look("the folder");
+    expect(found).toEqual([]);
+  });
+
+  test("two traces side by side", async () => {
+    found = [];
+    page = await bed.page(`before=${basename(STARVE)}&after=type-an-email.hitch`);
+    isOpen = true;
+    await page.getByRole("heading", { name: "What differs" }).waitFor();
+    await look("what differs");
+    for (const button of ["Wakes", "Samples", "Widths of before", "Whole recordings"]) {
+      await press(button);
+      await look(`what differs, ${button}`);
+    }
+    expect(found).toEqual([]);
+  });
+
   for (const name of RECORDINGS)
-    test(name, async ({ skip }) => {
-      found = [];
-      // Nobody may record here, which `fill` has said.
-      if (!existsSync(join(bed.folder, name))) skip();
-      page = await bed.page(`trace=${encodeURIComponent(name)}`);
-      isOpen = true;
-      await page.waitForSelector(".answers");
-      await look("answers");
-      await page.keyboard.press("Digit2");
-      await page.waitForSelector(".tables");
-      const presets = page.getByRole("group", { name: "Presets" }).getByRole("button");
-      for (const preset of await presets.allInnerTexts()) {
-        await press(preset);
-        await look(`table ${preset}`);
-      }
-      // Those that have no preset.
-      for (const table of ["events", "contention", "lifetimes"]) {
-        const choice = page.locator("select[aria-label=Table]");
-        if ((await choice.locator(`option[value=${table}]`).count()) === 0) continue;
-        await choice.selectOption(table);
-        await look(`table ${table}`);
-      }
-      await page.keyboard.press("Digit3");
-      for (const [of, form] of [
-        ["Waits", "Flame"],
-        ["Waits", "Icicle"],
-        ["Waits", "Butterfly"],
-        ["Wakes", "Butterfly"],
-        ["Wakes", "Flame"],
-        ["Samples", "Flame"],
-        ["Samples", "Butterfly"],
-      ] as const) {
-        await press(of);
-        await press(form);
-        await look(`${form} of ${of}`);
-      }
-      await press("By address");
-      await look("samples by address");
-      await press("Timeline");
-      await look("the timeline alone");
-      await press("Both");
-      await page.keyboard.press("Digit1");
-      await explainFirstThread();
-      expect(found).toEqual([]);
-    });
+    test(
+      name,
+      async ({ skip }) => {
+        found = [];
+        // It could not be made here, which `recordLive` has said.
+        if (!existsSync(join(bed.folder, name))) skip();
+        page = await bed.page(`trace=${encodeURIComponent(name)}`);
+        isOpen = true;
+        await page.waitForSelector(".answers");
+        await look("answers");
+        expect(await page.locator(".answers").innerText()).not.toMatch(COMMANDS);
+        await page.keyboard.press("Digit2");
+        await page.waitForSelector(".tables");
+        const presets = page.getByRole("group", { name: "Presets" }).getByRole("button");
+        for (const preset of await presets.allInnerTexts()) {
+          await press(preset);
+          await look(`table ${preset}`);
+        }
+        // Those that have no preset.
+        for (const table of ["events", "contention", "lifetimes"]) {
+          const choice = page.locator("select[aria-label=Table]");
+          if ((await choice.locator(`option[value=${table}]`).count()) === 0) continue;
+          await choice.selectOption(table);
+          await look(`table ${table}`);
+        }
+        await page.keyboard.press("Digit3");
+        for (const [of, form] of [
+          ["Waits", "Flame"],
+          ["Waits", "Icicle"],
+          ["Waits", "Butterfly"],
+          ["Wakes", "Butterfly"],
+          ["Wakes", "Flame"],
+          ["Samples", "Flame"],
+          ["Samples", "Butterfly"],
+        ] as const) {
+          await press(of);
+          await press(form);
+          await look(`${form} of ${of}`);
+        }
+        await press("By address");
+        await look("samples by address");
+        await press("Timeline");
+        await look("the timeline alone");
+        await press("Both");
+        await page.keyboard.press("Digit1");
+        await explainFirstThread();
+        expect(found).toEqual([]);
+      },
+      PATIENCE_MS,
+    );
 });

@@ -7,12 +7,12 @@ import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs
 import { join, resolve } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { STARVE, settled, skipReason, TestBed, writeGolden } from "../e2e/harness";
+import { lanePoint, STARVE, settled, skipReason, TestBed, writeGolden } from "../e2e/harness";
 
 const INTO = resolve(import.meta.dirname, "../../../docs/images");
 /** Maximum size of all pictures together, in bytes. */
 const MAX_TOTAL = 4_000_000;
-const QUALITY = 0.78;
+const QUALITY = 0.7;
 
 const SMALL = { viewport: { width: 1280, height: 720 } };
 /** 4K at the usual scaling of 2. */
@@ -72,8 +72,9 @@ async function take(page: Page, name: string, shrunk = 1): Promise<void> {
 
 interface View {
   name: string;
-  /** The trace; `null` for the list of traces. */
+  /** The trace; `null` for the list of traces, unless `query` is another address. */
   trace: string | null;
+  query?: string;
   act?: (page: Page) => Promise<unknown>;
 }
 
@@ -110,8 +111,12 @@ const VIEWS: readonly View[] = [
       await page.locator(".ranked .name").first().click();
     },
   },
-  // Last: the list shows the first answers of the traces opened before.
-  { name: "traces", trace: null },
+  {
+    name: "traces",
+    trace: null,
+    act: (page) =>
+      page.waitForFunction(() => !/Being analysed|Not analysed/.test(document.body.innerText)),
+  },
 ];
 
 /** Other details shown in docs/page.md. */
@@ -157,6 +162,67 @@ const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
     },
   },
   {
+    name: "tracks",
+    trace: "starve.hitch",
+    query: "trace=starve.hitch&tracks=cpu-over-time,queue-over-time&layout=timeline",
+    colorScheme: "dark",
+  },
+  {
+    name: "pinned",
+    trace: "starve.hitch",
+    colorScheme: "light",
+    act: async (page) => {
+      for (const role of ["victim", "culprit"]) {
+        const lane = page.locator("[data-in=chain]", { hasText: role }).first();
+        const id = await lane.getAttribute("data-lane");
+        const { x, y } = await lanePoint(page, `[data-in=chain][data-lane=${id}]`, null);
+        await page.mouse.move(x, y);
+        await page.keyboard.press("KeyP");
+        await page.waitForSelector(`[data-in=pinned][data-lane=${id}]`, { state: "attached" });
+      }
+      await page.keyboard.press("KeyZ");
+      await page.keyboard.press("KeyZ");
+    },
+  },
+  {
+    name: "menu",
+    trace: "starve.hitch",
+    colorScheme: "dark",
+    act: async (page) => {
+      const { x, y } = await lanePoint(page, "[data-in=chain]", 0.5);
+      await page.mouse.click(x, y, { button: "right" });
+      await page.getByRole("menu").waitFor();
+    },
+  },
+  {
+    name: "compare",
+    trace: "starve.hitch",
+    colorScheme: "light",
+    act: async (page) => {
+      const lanes = await page.evaluate(
+        async () =>
+          (await (await fetch("/api/t/starve.hitch/lanes")).json()) as {
+            processes: { name: string; threads: { thread: number; name: string }[] }[];
+          },
+      );
+      const threads = lanes.processes.find(({ name }) => name === "lab-starve")?.threads ?? [];
+      const address = new URL(page.url());
+      for (const name of ["stall", "hop"]) address.searchParams.delete(name);
+      address.searchParams.set("range", "1000000000-2000000000");
+      const ids = threads.map(({ thread }) => thread);
+      address.searchParams.set("thread", ids.slice(0, 3).join(","));
+      await page.goto(address.href);
+      await page.waitForSelector("[data-compare]");
+    },
+  },
+  {
+    name: "diff",
+    trace: null,
+    query: "before=type-an-email.hitch&after=move-my-mouse.hitch&widths=before",
+    colorScheme: "dark",
+    act: (page) => page.getByRole("heading", { name: "What differs" }).waitFor(),
+  },
+  {
     name: "search",
     trace: "starve.hitch",
     colorScheme: "dark",
@@ -181,9 +247,11 @@ const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
 ];
 
 async function picture(view: View, options: object, name: string, shrunk?: number): Promise<void> {
-  const page = await bed.page(view.trace === null ? "" : `trace=${view.trace}`, options);
+  const query = view.query ?? (view.trace === null ? "" : `trace=${view.trace}`);
+  const page = await bed.page(query, options);
   // The worst stall opens automatically first.
-  await page.waitForSelector(view.trace === null ? "[data-trace]" : "[data-answer]");
+  if (!view.query)
+    await page.waitForSelector(view.trace === null ? "[data-trace]" : "[data-answer]");
   await settled(page);
   await view.act?.(page);
   await take(page, name, shrunk);

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use unhitch_model::{ThreadId, Time, Trace, Window};
+use unhitch_model::{NameId, ThreadId, Time, Trace, Window};
 
 /// Maximum lines of the partition; the rest is summed, so that the lines always add up.
 const MAX_SHARES: usize = 6;
@@ -82,6 +82,8 @@ pub struct TextLink {
     pub range: Range<usize>,
     /// Where it can be seen.
     pub reference: Reference,
+    /// The function whose instructions it is about.
+    pub instructions_of: Option<NameId>,
 }
 
 /// A sentence or a line of the answer.
@@ -105,6 +107,13 @@ impl Clause {
         self.sentence.to_string()
     }
 
+    /// The same without what only a terminal can show.
+    #[must_use]
+    pub fn without_commands(mut self) -> Self {
+        self.sentence.spans.retain(|span| span.subject != Subject::Command);
+        self
+    }
+
     /// The linked parts of its text, in order.
     pub fn links(&self) -> Vec<TextLink> {
         let mut start = 0;
@@ -112,13 +121,19 @@ impl Clause {
         for span in &self.sentence.spans {
             let range = start..start + span.text.len();
             start = range.end;
+            let instructions_of = match span.subject {
+                Subject::Instructions(function) => Some(function),
+                _ => None,
+            };
             match (span.reference, links.last_mut()) {
                 (Some(reference), Some(last))
-                    if last.reference == reference && last.range.end == range.start =>
+                    if last.reference == reference
+                        && last.instructions_of == instructions_of
+                        && last.range.end == range.start =>
                 {
                     last.range.end = range.end;
                 }
-                (Some(reference), _) => links.push(TextLink { range, reference }),
+                (Some(reference), _) => links.push(TextLink { range, reference, instructions_of }),
                 (None, _) => {}
             }
         }

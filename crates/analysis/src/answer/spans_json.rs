@@ -48,7 +48,7 @@ pub(super) fn sentences(analysis: &Analysis<'_>, stall: &Stall) -> Vec<SentenceJ
         let Span { text, subject, .. } = span;
         let mut json = SpanJson::default();
         match subject {
-            Subject::Text => {}
+            Subject::Text | Subject::Instructions(_) | Subject::Command => {}
             Subject::Thread(thread) => json.thread = who(thread),
             Subject::ThreadGroup(thread) => json.first_of_group = who(thread),
             Subject::Stack(stack) => json.stack = Some(analysis.trace.stack_names(stack)),

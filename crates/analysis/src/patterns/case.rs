@@ -355,11 +355,12 @@ impl Case<'_> {
         let spot = self.analysis.samples.hot_instruction(trace, name, &runs(thread, windows))?;
         (spot.total >= MIN_SAMPLES && spot.on * 2 >= spot.total).then(|| {
             sentence!(
-                "{} of {} samples in {} itself are on one instruction; `unhitch hot` shows them \
-                 by instruction.",
+                "{} of {} samples in {} itself are on {}{}.",
                 count(spot.on.into()),
                 count(spot.total.into()),
-                function(trace.name(name))
+                function(trace.name(name)),
+                Span::new("one instruction", Subject::Instructions(name)),
+                Span::new("; `unhitch hot` shows them by instruction", Subject::Command)
             )
         })
     }

@@ -5,7 +5,7 @@
 
 use super::units;
 use std::fmt;
-use unhitch_model::{StackId, ThreadId, Window};
+use unhitch_model::{NameId, StackId, ThreadId, Window};
 
 /// An event, by its index in its column of the trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,6 +43,10 @@ pub enum Subject {
     Stack(StackId),
     /// A function, by name.
     Function,
+    /// The instructions of a function.
+    Instructions(NameId),
+    /// What a command shows: for the terminal alone.
+    Command,
     /// A duration, nanoseconds.
     Duration(u64),
     /// A number of things.

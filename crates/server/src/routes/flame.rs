@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use unhitch_analysis::Cancel;
 use unhitch_analysis::StackKind;
 use unhitch_analysis::flame::{CUT_PX, Drawing, Flame};
-use unhitch_analysis::table::{Butterfly, Direction, GroupBy, Name, Node, Ranking};
+use unhitch_analysis::table::{Butterfly, Direction, GroupBy, Name, Node, Ranking, Selection};
 
 /// Minimum share of the function's time for a node of a wing: a thousandth.
 const MIN_SHARE: u64 = 1000;
@@ -99,17 +99,40 @@ pub(super) fn butterfly(
             "total": ranking.ranking.len(), "ranking": ranking.ranking.iter().take(limit).collect::<Vec<_>>(),
         }));
     };
-    let wing = |direction| {
-        let tree = Butterfly::of(&stored, (kind, by, direction), function, rows, cancel)?;
-        tree.ok_or(Error::NotFound("function on these stacks"))
+    let wing = |direction| Butterfly::of(&stored, (kind, by, direction), function, rows, cancel);
+    let (Some(callers), Some(callees)) = (wing(Direction::Callers)?, wing(Direction::Callees)?)
+    else {
+        if !is_on_any_stack(loaded, by, function, cancel)? {
+            return Err(Error::NotFound("function on these stacks"));
+        }
+        return Ok(json!({
+            "of": kind.word(), "by": by.word(), "matched": [], "all_count": 0, "all_total_ns": 0,
+            "callers": null, "callees": null,
+        }));
     };
-    let (callers, callees) = (wing(Direction::Callers)?, wing(Direction::Callees)?);
     let wing_json = |tree: &Node| wing_json(tree, tree.total_ns / MIN_SHARE, MAX_WING_DEPTH);
     Ok(json!({
         "of": kind.word(), "by": by.word(), "matched": callers.matched,
         "all_count": callers.all_count, "all_total_ns": callers.all_total_ns,
         "callers": wing_json(&callers.tree), "callees": wing_json(&callees.tree),
     }))
+}
+
+/// Whether a function is on any stack of the trace, of any kind.
+fn is_on_any_stack(
+    loaded: &Loaded<'_>,
+    by: GroupBy,
+    function: &str,
+    cancel: &Cancel,
+) -> Result<bool, Error> {
+    for kind in StackKind::ALL {
+        let stored = loaded.table(Name::of_stacks(kind), loaded.window(), cancel)?;
+        let question = (kind, by, Direction::Callers);
+        if Butterfly::of(&stored, question, function, Selection::default(), cancel)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A wing, without nodes of less than `min_ns` or deeper than `max_depth`.

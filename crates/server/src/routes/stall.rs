@@ -13,7 +13,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use unhitch_analysis::answer::{self, TextLink};
+use unhitch_analysis::answer::{self, Clause, TextLink};
 use unhitch_analysis::explain::awaited_cpu;
 use unhitch_analysis::lod::LaneState;
 use unhitch_analysis::wording::{Event, Reference};
@@ -243,10 +243,10 @@ fn label(share: &Share) -> &'static str {
     }
 }
 
-/// The answer's sentences, each with links to its evidence.
+/// The answer's sentences, each with links to its evidence. No commands: the page shows it itself.
 fn clauses(loaded: &Loaded<'_>, stall: &Stall) -> Vec<Value> {
     let clauses = answer::clauses(loaded.analysis, stall);
-    let values = clauses.iter().map(|clause| {
+    let values = clauses.into_iter().map(Clause::without_commands).map(|clause| {
         let (text, links) = (clause.text(), clause.links());
         // Browsers count in UTF-16.
         let units = |byte: usize| text.get(..byte).unwrap_or(&text).encode_utf16().count();
@@ -273,5 +273,6 @@ fn link_value(loaded: &Loaded<'_>, link: &TextLink, start: usize, end: usize) ->
     json!({
         "start": start, "end": end, "lane": thread.map(thread_lane),
         "from": loaded.at(window.start), "to": loaded.at(window.end), "event": event,
+        "instructions_of": link.instructions_of.map(|name| loaded.trace.name(name)),
     })
 }

@@ -9,7 +9,7 @@ use axum::Json;
 use serde_json::{Value as JsonValue, json};
 use unhitch_analysis::Cancel;
 use unhitch_analysis::table::{
-    Heading, Kind, Line, Name, PivotQuestion, Query, TABLES, Value, Words, columns_of,
+    Heading, Kind, Line, Name, PivotQuestion, Query, TABLES, Value, Words, columns_of, is_over_time,
 };
 use unhitch_analysis::wording::recording;
 use unhitch_model::{Recorded, Time};
@@ -31,6 +31,7 @@ pub(super) async fn tables() -> Json<JsonValue> {
                 "kind": column.kind.word(),
                 "doc": column.doc,
                 "sum": matches!(column.kind, Kind::Duration | Kind::Count),
+                "over_time": is_over_time(table.name, column),
             })
         });
         json!({

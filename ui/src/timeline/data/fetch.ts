@@ -2,14 +2,14 @@
  * Fetches the timeline's data: at most one request of each kind at a time, and none that is
  * useless.
  */
-import { effect, signal, untracked } from "@preact/signals";
-import { getBytes, getJson, isAbort, type Params, tracePath } from "../../api/client";
+import { effect, untracked } from "@preact/signals";
+import { getBytes, getJson, type Params, tracePath } from "../../api/client";
 import { status } from "../../api/data";
 import { selectionParams } from "../../api/params";
-import { asApiError } from "../../api/query";
-import type { Curve, Lanes } from "../../api/types";
+import type { Curve, Lanes, Series } from "../../api/types";
 import * as store from "../../state/store";
 import { decode } from "./decode";
+import { Fetcher } from "./fetcher";
 import * as model from "./model";
 import { keepOrder } from "./order";
 import type { Marks } from "./protocol";
@@ -23,73 +23,7 @@ import {
   withMargin,
 } from "./requests";
 import { lanesHeight, plotWidth } from "./scene";
-
-/** Number of requests in flight; the picture is complete at 0. */
-export const pending = signal(0);
-
-/** Retries after this long when the server is not ready. */
-const RETRY_MS = 400;
-
-/**
- * Serves a need for data that changes all the time. Lets a request finish as long as its answer is
- * useful, and then sends the one needed by then.
- */
-class Fetcher<R> {
-  private current: { request: R; controller: AbortController } | null = null;
-  private failed = "";
-  private timer: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(
-    private readonly next: () => R | null,
-    private readonly isUseful: (request: R) => boolean,
-    private readonly load: (request: R, signal: AbortSignal) => Promise<void>,
-  ) {}
-
-  update(): void {
-    if (this.current) {
-      if (this.isUseful(this.current.request)) return;
-      this.stop();
-    }
-    const request = this.next();
-    // A request that failed is not repeated until another one is needed.
-    if (request === null || JSON.stringify(request) === this.failed) return;
-    const started = { request, controller: new AbortController() };
-    this.current = started;
-    pending.value += 1;
-    this.load(request, started.controller.signal)
-      .then(() => {
-        this.failed = "";
-        return null;
-      })
-      .catch((error: unknown) => {
-        if (isAbort(error) || this.current !== started) return;
-        this.failed = JSON.stringify(request);
-        const { status: code, message, hint } = asApiError(error);
-        if (code !== 503) {
-          model.problem.value = hint ? `${message}. ${hint}` : message;
-          return;
-        }
-        this.timer = setTimeout(() => {
-          this.failed = "";
-          this.update();
-        }, RETRY_MS);
-      })
-      .finally(() => {
-        pending.value -= 1;
-        if (this.current !== started) return;
-        this.current = null;
-        this.update();
-      });
-  }
-
-  stop(): void {
-    clearTimeout(this.timer);
-    this.failed = "";
-    const current = this.current;
-    this.current = null;
-    current?.controller.abort();
-  }
-}
+import { nextTrack, type TrackRequest, trackNames } from "./tracks";
 
 const ready = (): boolean => status.value.data?.ready.lanes ?? false;
 const path = (resource: string): string => tracePath(store.trace.peek() ?? "", resource);
@@ -158,6 +92,20 @@ const curveFetcher = new Fetcher<CurveRequest>(
   },
 );
 
+const tracksFetcher = new Fetcher<TrackRequest>(
+  () =>
+    drawable()
+      ? nextTrack(model.tracks.peek(), store.window.peek(), width(), store.extent.peek())
+      : null,
+  (request) =>
+    store.tracks.peek().includes(request.track) &&
+    stillUseful({ ...request, lanes: [] }, store.window.peek(), width()),
+  async ({ track, params }, signal) => {
+    const series = await getJson<Series>(path("series"), params, signal);
+    model.tracks.value = new Map(model.tracks.peek()).set(track, series);
+  },
+);
+
 interface ListRequest {
   readonly trace: string;
   readonly params: Params;
@@ -208,7 +156,7 @@ const marksFetcher = new Fetcher<string>(
   },
 );
 
-const fetchers = [viewFetcher, curveFetcher, lanesFetcher, marksFetcher];
+const fetchers = [viewFetcher, curveFetcher, tracksFetcher, lanesFetcher, marksFetcher];
 /** The model's trace. A timeline that is unmounted and mounted again finds its data still there. */
 let held: string | null = null;
 
@@ -223,6 +171,7 @@ function forgetTrace(): void {
   model.views.clear();
   model.viewsVersion.value = model.viewsVersion.peek() + 1;
   model.curve.value = null;
+  model.tracks.value = new Map();
   model.lanes.value = model.NO_LANES;
   model.recordedMarks.value = { marks: [], losses: [] };
   model.focus.value = null;
@@ -260,6 +209,16 @@ export function start(): () => void {
         ready(),
       ];
       untracked(() => curveFetcher.update());
+    }),
+    effect(() => {
+      void [
+        store.trace.value,
+        store.extent.value,
+        store.window.value,
+        model.canvasGeometry.value,
+        trackNames.value,
+      ];
+      untracked(() => tracksFetcher.update());
     }),
     effect(() => {
       void [

@@ -1,19 +1,22 @@
-/** Lays out the timeline's rows: the wait chain on top, then the CPUs, then threads by process. */
+/**
+ * Lays out the timeline's rows: the wait chain on top, then the tracks, the CPUs, and the threads by
+ * process.
+ */
 import type { Lanes, StallAnswer } from "../../api/types";
 import type { Px } from "../../units";
 
 export type ProcessLanes = Lanes["processes"][number];
 type ThreadLane = ProcessLanes["threads"][number];
 
-/** A lane; `id` is the server's. */
+/** A lane; `id` is the server's, that of a track is its preset's. */
 export interface Lane {
   readonly id: string;
-  readonly kind: "cpu" | "thread";
+  readonly kind: "cpu" | "thread" | "track";
   readonly name: string;
-  /** The CPU's number or the thread's index. */
+  /** The CPU's number or the thread's index; -1 for a track. */
   readonly number: number;
   readonly tid: number;
-  /** Index of the process; -1 for a CPU. */
+  /** Index of the process; -1 without one. */
   readonly process: number;
   readonly role: string | null;
   /** Totals for the text tree and the tooltip. */
@@ -34,7 +37,7 @@ interface RowBox {
 
 export interface HeaderRow extends RowBox {
   readonly kind: "header";
-  readonly section: "chain" | "cpus" | "process";
+  readonly section: "chain" | "tracks" | "cpus" | "process";
   readonly name: string;
   readonly open: boolean;
   readonly lanes: number;
@@ -56,12 +59,14 @@ export interface Density {
   readonly header: number;
   readonly lane: number;
   readonly chain: number;
+  readonly track: number;
 }
 
-export const COMFORTABLE: Density = { header: 22, lane: 20, chain: 34 };
-export const COMPACT: Density = { header: 18, lane: 14, chain: 28 };
+export const COMFORTABLE: Density = { header: 22, lane: 20, chain: 34, track: 50 };
+export const COMPACT: Density = { header: 18, lane: 14, chain: 28, track: 44 };
 
 export const CHAIN = "chain";
+export const TRACKS = "tracks";
 export const CPUS = "cpus";
 /** Pinned lanes have no header. */
 export const PINNED = "pinned";
@@ -73,13 +78,14 @@ export interface Layout {
   readonly fixed: number;
 }
 
-/** What the user pinned (lanes) and hid (`p3`: a process, `t12`: a thread). */
+/** What the user added (tracks), pinned (lanes) and hid (`p3`: a process, `t12`: a thread). */
 export interface Choices {
+  readonly tracks: readonly { readonly id: string; readonly name: string }[];
   readonly pins: readonly string[];
   readonly hidden: readonly string[];
 }
 
-const NO_CHOICES: Choices = { pins: [], hidden: [] };
+const NO_CHOICES: Choices = { tracks: [], pins: [], hidden: [] };
 
 /** Maximum thread lanes open by default: about two screens of a laptop. */
 const MAX_OPEN_LANES = 60;
@@ -93,7 +99,7 @@ const MAX_OPEN_CPUS = 16;
 
 /** The sections open by default: in order of relevance, until a screen or two is full. */
 export function openByDefault(lanes: Lanes): Set<string> {
-  const open = new Set<string>([CHAIN]);
+  const open = new Set<string>([CHAIN, TRACKS]);
   if (lanes.cpus.length <= MAX_OPEN_CPUS) open.add(CPUS);
   let shown = 0;
   for (const process of lanes.processes) {
@@ -168,7 +174,7 @@ export function layout(
   chosen: ReadonlyMap<string, boolean>,
   density: Density,
   shownLinkLane: string | null = null,
-  { pins, hidden }: Choices = NO_CHOICES,
+  { tracks, pins, hidden }: Choices = NO_CHOICES,
 ): Layout {
   const open = openByDefault(lanes);
   const stack = new RowStack((key) => chosen.get(key) ?? open.has(key), density.header);
@@ -185,6 +191,15 @@ export function layout(
   const fixed = stack.height;
   if (chain && chain.lanes.length > 0)
     stack.addSection(chainSection(chain, known, density, shownLinkLane));
+  if (tracks.length > 0)
+    stack.addSection({
+      key: TRACKS,
+      kind: "tracks",
+      name: "Tracks",
+      entries: tracks.map((track) => ({ lane: trackLane(track), depth: null })),
+      process: null,
+      height: density.track,
+    });
   stack.addSection({
     key: CPUS,
     kind: "cpus",
@@ -268,6 +283,19 @@ function cpuLane(cpu: Lanes["cpus"][number]): Lane {
     kind: "cpu",
     name: `CPU ${cpu.cpu}`,
     number: cpu.cpu,
+    tid: -1,
+    process: -1,
+    role: null,
+    sums: null,
+  };
+}
+
+function trackLane({ id, name }: Choices["tracks"][number]): Lane {
+  return {
+    id,
+    kind: "track",
+    name,
+    number: -1,
     tid: -1,
     process: -1,
     role: null,

@@ -1,7 +1,7 @@
 /** The timeline's state, and the scene computed from it and the store. */
 import { computed, signal } from "@preact/signals";
 import { stallDetail } from "../../api/data";
-import type { Curve, Lanes } from "../../api/types";
+import type { Curve, Lanes, Series } from "../../api/types";
 import { readTheme, type Theme } from "../../draw/theme";
 import { matcher } from "../../search";
 import * as store from "../../state/store";
@@ -20,6 +20,7 @@ import {
   type Scene,
   type ThreadName,
 } from "./scene";
+import { trackNames } from "./tracks";
 import { wakerOf, wakeText } from "./walk";
 
 /** The server's answers, written by `fetch.ts`. */
@@ -27,6 +28,8 @@ export const NO_LANES: Lanes = { cpus: [], processes: [] };
 /** `NO_LANES` until they have arrived. */
 export const lanes = signal<Lanes>(NO_LANES);
 export const curve = signal<Curve | null>(null);
+/** By preset, those of the tracks. */
+export const tracks = signal<ReadonlyMap<string, Series>>(new Map());
 export const recordedMarks = signal<Marks>({ marks: [], losses: [] });
 export const views = new Map<string, LaneView>();
 /** Changes with `views`, which is mutated so that its arrays are never copied. */
@@ -55,7 +58,8 @@ export const focus = signal<{ lane: string; from: number; to: number; slice: Sli
 export const isComplete = (): boolean =>
   problem.value !== "" ||
   (lanes.value !== NO_LANES &&
-    (rowLayout.value.rows.every((r) => r.kind === "header") || views.size > 0));
+    (rowLayout.value.rows.every((r) => r.kind === "header") || views.size > 0) &&
+    trackNames.value.every(({ id }) => tracks.value.has(id)));
 /** Whether the legend of states is shown. */
 export const legend = signal(false);
 /** Text of the timeline's live region. */
@@ -89,7 +93,7 @@ export const rowLayout = computed<Layout>(() =>
     chosen.value,
     density.value === "compact" ? COMPACT : COMFORTABLE,
     shownLinkLane.value,
-    { pins: store.pins.value, hidden: store.hidden.value },
+    { tracks: trackNames.value, pins: store.pins.value, hidden: store.hidden.value },
   ),
 );
 export const scale = computed(() => new Scale(store.window.value, plotWidth(canvasGeometry.value)));
@@ -130,6 +134,7 @@ export const scene = computed<Scene>(() => {
     views,
     names: names.value,
     curve: curve.value,
+    tracks: tracks.value,
     recordedMarks: recordedMarks.value.marks,
     losses: recordedMarks.value.losses,
     chain: chain.value,

@@ -6,7 +6,7 @@
  */
 import { type Range, range } from "../../units";
 import type { LaneView } from "./decode";
-import { type Row, rowsBetween } from "./layout";
+import { type Lane, type Row, rowsBetween } from "./layout";
 
 /** The server's limits (docs/page-protocol.md). */
 export const MAX_COLUMNS = 8192;
@@ -123,13 +123,14 @@ export function nearLanes(
   sampled: ReadonlySet<string>,
 ): string[] {
   const out = new Set<string>();
-  const add = (lane: string) => {
-    out.add(lane);
-    if (sampled.has(lane)) out.add(`s${lane}`);
+  const add = ({ id, kind }: Lane) => {
+    if (kind === "track") return;
+    out.add(id);
+    if (sampled.has(id)) out.add(`s${id}`);
   };
   for (const row of rows) {
     if (!row.fixed) break;
-    if (row.kind === "lane") add(row.lane.id);
+    if (row.kind === "lane") add(row.lane);
   }
   for (const [top, bottom] of [
     [scroll, scroll + height],
@@ -138,7 +139,7 @@ export function nearLanes(
   ] as const) {
     if (bottom <= 0) continue;
     for (const row of rowsBetween(rows, top, bottom)) {
-      if (row.kind === "lane") add(row.lane.id);
+      if (row.kind === "lane") add(row.lane);
     }
   }
   return [...out];

@@ -1,5 +1,6 @@
 /** Everything that one picture of the timeline is drawn from, and the geometry of its parts. */
-import type { Curve, Loss, StallAnswer } from "../../api/types";
+import type { Curve, Loss, Series, StallAnswer } from "../../api/types";
+import { labelsWidth } from "../../draw/labelsWidth";
 import type { Theme } from "../../draw/theme";
 import { type Px, px, type Range } from "../../units";
 import type { LaneView } from "./decode";
@@ -27,10 +28,6 @@ export interface Geometry {
   /** Top of the lanes. */
   readonly head: number;
 }
-
-/** Width of the label column: a fixed one would take a third of a narrow canvas. */
-export const labelsWidth = (width: number): number =>
-  Math.round(Math.min(420, Math.max(120, width * 0.16)));
 
 export function geometry(width: number, height: number): Geometry {
   const labels = labelsWidth(width);
@@ -66,6 +63,7 @@ export interface Scene {
   readonly views: ReadonlyMap<string, LaneView>;
   readonly names: ReadonlyMap<number, ThreadName>;
   readonly curve: Curve | null;
+  readonly tracks: ReadonlyMap<string, Series>;
   readonly recordedMarks: readonly RecordedMark[];
   readonly losses: readonly Loss[];
   readonly chain: StallAnswer | null;

@@ -4,6 +4,7 @@ import { cutEnd, type Measure } from "../../draw/text";
 import { plural } from "../../units";
 import type { HeaderRow, LaneRow } from "../data/layout";
 import { clipped, lanesHeight, panes, rowTop, type Scene } from "../data/scene";
+import { drawLegend } from "./track";
 
 /** A sign and a word per role, so that colour is not the only cue. */
 const ROLES: { readonly [role: string]: string } = {
@@ -61,7 +62,7 @@ function header(
   const count =
     row.section === "process"
       ? plural(row.lanes, "thread")
-      : row.section === "cpus"
+      : row.section === "cpus" || row.section === "tracks"
         ? String(row.lanes)
         : plural(row.lanes, "lane");
   const right = g.labels - 8 - measure(count);
@@ -82,6 +83,12 @@ function lane(ctx: CanvasRenderingContext2D, scene: Scene, row: LaneRow, measure
     ctx.fillRect(0, top, 3, row.height - 1);
   }
   const left = 18 + (row.depth ?? 0) * 6;
+  if (row.lane.kind === "track") {
+    ctx.fillStyle = theme.text;
+    ctx.fillText(cutEnd(row.lane.name, g.labels - left - 8, measure), left, top + 8);
+    drawLegend(ctx, scene, row, left, measure);
+    return;
+  }
   if (row.fixed) pinSign(ctx, middle, theme.dim);
   const role = row.lane.role === null ? "" : (ROLES[row.lane.role] ?? "");
   // Rows of the chain have room for the role below the name.

@@ -23,6 +23,7 @@ import { firstEndingAfter } from "../data/sorted";
 import { hatch } from "./head";
 import { buildTable, isLabelled } from "./looks";
 import { blit, keysOf, samplesInto } from "./raster";
+import { drawTrack } from "./track";
 
 /** A narrower slice has no room for a label. */
 const MIN_LABEL_PX = 34;
@@ -53,6 +54,7 @@ export class LanePainter {
       clipped(ctx, { left: 0, width: g.width, ...pane }, () => {
         for (const row of rows) {
           const view = row.kind === "lane" ? scene.views.get(row.lane.id) : undefined;
+          if (row.kind === "lane" && row.lane.kind === "track") drawTrack(ctx, scene, row, measure);
           if (view && row.height >= 14) texts(ctx, scene, row, view, measure);
           if (row.kind === "lane" && row.lane.kind === "cpu") losses(ctx, scene, row);
         }

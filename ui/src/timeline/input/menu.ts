@@ -20,6 +20,7 @@ import { chainArrows } from "../draw/chain";
 import { lookAt, walk } from "./actions";
 import type { Hit } from "./hit";
 import { headerLines, hitLines, laneLines } from "./tooltipText";
+import { openTracks, trackItems } from "./tracks";
 
 type ChainArrow = StallAnswer["arrows"][number];
 
@@ -72,7 +73,7 @@ function arrowItems(arrow: ChainArrow): MenuItem[] {
   const woken = threadIx(laneNumber(arrow.to_lane));
   const { from } = store.extent.peek();
   const [by, of] = [arrow.from_lane, arrow.to_lane].map((lane) => threadName(laneNumber(lane)));
-  const text = `${timeText(arrow.at, 1000)}: ${by} woke ${of} (${arrow.label})`;
+  const text = `${timeText(arrow.at, 1000)}: ${by} woke ${of} (${arrow.context}; ${arrow.evidence} evidence)`;
   return [
     { title: "Show the wake-up and its waker", run: show(arrow.from_lane) },
     { title: "Show the woken thread", run: show(arrow.to_lane) },
@@ -111,6 +112,7 @@ function threadOf(row: LaneRow, hit: Hit | null): number | null {
 }
 
 function laneItems(row: LaneRow, target: MenuTarget): MenuItem[] {
+  if (row.lane.kind === "track") return [...trackItems(row.lane.id), ...timeItems()];
   const { hit, at } = target;
   const view = model.views.get(row.lane.id);
   const scene = model.scene.peek();
@@ -222,6 +224,7 @@ function timeItems(): MenuItem[] {
         model.resort.value += 1;
       },
     },
+    { title: "Tracks …", run: () => openTracks(lastPlace) },
     ...(hidden > 0
       ? [{ title: `Show all hidden lanes (${hidden})`, run: () => (store.hidden.value = []) }]
       : []),

@@ -2,6 +2,7 @@
 import { batch } from "@preact/signals";
 import { getJson, tracePath } from "../../api/client";
 import { RAN } from "../../draw/states";
+import { edgeAt, snapped } from "../../parts/edges";
 import * as store from "../../state/store";
 import { wheel as wheelHabit } from "../../state/theme";
 import { ns, type ProcessIx, range, type ThreadIx, threadIx, timeText } from "../../units";
@@ -12,8 +13,9 @@ import type { Slice } from "../data/protocol";
 import { pan, zoom } from "../data/scale";
 import { rowUnder } from "../data/scene";
 import { curveText, markAt } from "../draw/head";
+import { trackLines } from "../draw/track";
 import { lookAt, lookAtLink } from "./actions";
-import { edgeAt, snapped } from "./edges";
+import { boundaries } from "./edges";
 import { type Hit, hit } from "./hit";
 import { arrowAt, openTimelineMenu } from "./menu";
 import { wheelZoom } from "./motion";
@@ -64,7 +66,7 @@ function timeAt(x: number, y: number, exact: boolean): number {
   const view = row?.kind === "lane" ? model.views.get(row.lane.id) : undefined;
   const marks = [...store.pageMarks.peek(), model.passingMark.peek(), model.chain.peek()];
   const others = marks.flatMap((mark) => (mark ? [mark.from, mark.to] : []));
-  return snapped(at, view, others, scale);
+  return snapped(at, [...boundaries(view, at), ...others], scale.pxPerNs);
 }
 
 /** The threads whose lanes are between two heights of the canvas, in their order there. */
@@ -125,7 +127,8 @@ export class Pointer {
     const panning =
       !inPlot || event.button === 1 || event.shiftKey || event.pointerType === "touch";
     const selected = store.selection.peek().range;
-    const edge = inPlot && !panning ? edgeAt(selected, model.scale.peek(), x - labels) : null;
+    const edge =
+      inPlot && !panning ? edgeAt(selected, (at) => model.scale.peek().x(at), x - labels) : null;
     this.drag = {
       kind: panning ? "pan" : "range",
       moves: edge === null ? "new" : "edge",
@@ -352,7 +355,8 @@ export class Pointer {
 function cursorFor({ row, at }: PointerTarget, x: number): string {
   const { labels } = model.canvasGeometry.peek();
   if (at === null) return row ? "pointer" : "default";
-  const edge = edgeAt(store.selection.peek().range, model.scale.peek(), x - labels);
+  const scale = model.scale.peek();
+  const edge = edgeAt(store.selection.peek().range, (at) => scale.x(at), x - labels);
   if (edge !== null) return "ew-resize";
   return row?.kind === "header" ? "pointer" : "crosshair";
 }
@@ -377,6 +381,7 @@ function tooltipLines(x: number, y: number, { row, hit: found, at }: PointerTarg
   if (row?.kind === "header") return headerLines(row);
   if (row?.kind === "lane") {
     if (at === null) return laneLines(row);
+    if (row.lane.kind === "track") return trackLines(scene, row, at);
     const view = model.views.get(row.lane.id);
     return found && view ? hitLines(scene, row, view, found) : [];
   }
