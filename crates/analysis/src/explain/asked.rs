@@ -1,8 +1,8 @@
 //! Who works on what a thread asked for, in a sleep that no answer ended: the recording ends first, or the
 //! thread gave up.
 
+use super::ends::{gave_up, lasts_until_end};
 use super::other_end::{descriptor, only_peer};
-use super::timed_waits::timed_out;
 use super::wait_class::class_of;
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
@@ -136,18 +136,6 @@ pub(super) fn only_worker(
         .filter(|thread| works_mostly(analysis, *thread, window, most));
     let only = workers.next()?;
     workers.next().is_none().then_some(only)
-}
-
-/// True for a wait for an answer that ended by its own timer.
-pub(super) fn gave_up(analysis: &Analysis<'_>, sleep: &Segment) -> bool {
-    let is_for_answer = || matches!(class_of(analysis, sleep), WaitClass::Network | WaitClass::Ipc);
-    sleep.wake().is_some() && timed_out(analysis, sleep) && is_for_answer()
-}
-
-/// True for a sleep that has not ended when the recording does.
-pub(super) fn lasts_until_end(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -> bool {
-    let ended = || analysis.timeline.end_of_sleep(analysis.trace, thread, sleep);
-    sleep.wake().is_none() && ended() >= analysis.timeline.window().end
 }
 
 /// When a sleep began, even if that was before the window that it was cut to.

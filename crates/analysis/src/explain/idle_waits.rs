@@ -4,8 +4,9 @@
 //! whenever that event had come. What came before has nothing to do with it, or led to it: then who sent
 //! the event had been woken by this thread, and the chain leads back here by itself.
 
+use super::ends::timed_out;
 use super::owners::ended_by;
-use super::timed_waits::{BUSY, timed_out};
+use super::timed_waits::BUSY;
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::WaitClass;

@@ -1,8 +1,9 @@
 //! Who ended a sleep, and who owned the lock before that thread did.
 
 use super::acquisition::acquisition;
-use super::asked::{asked_in_vain, gave_up};
+use super::asked::asked_in_vain;
 use super::awaited::awaited_at_end;
+use super::ends::gave_up;
 use super::explanation::Hop;
 use super::processes::who_ended;
 use super::wait_class::{class_of, kept_wait};

@@ -4,12 +4,12 @@
 //! *Why:* the timer of such a wait ends nothing, so it is never the cause. Whoever let the thread
 //! go on in the end ended the whole wait.
 
-use super::asked::lasts_until_end;
+use super::ends::{lasts_until_end, timed_out};
 use super::operations::{LONGEST_LOOK_NS, LOOK_NS, woke_someone, woke_someone_of};
 use super::owners::ended_by;
 use super::wait_class::class_of;
 use crate::Analysis;
-use crate::stacks::{InterruptSource, WaitClass};
+use crate::stacks::WaitClass;
 use crate::timeline::{Segment, State};
 use unhitch_model::{ThreadId, Time, Window};
 
@@ -123,22 +123,6 @@ fn may_repeat(analysis: &Analysis<'_>, segment: &Segment) -> bool {
         WaitClass::Stopped | WaitClass::KernelIdle | WaitClass::Memory | WaitClass::Process
     );
     matches!(segment.state, State::Sleeping(_)) && !imposed && !class.is_disk()
-}
-
-/// True for a sleep that ended by its own timer. Where nobody is known to have ended a sleep
-/// that only a thread or a timer ends, it was the timer (interrupts of an idle CPU may not be
-/// reported).
-pub(super) fn timed_out(analysis: &Analysis<'_>, segment: &Segment) -> bool {
-    match segment.wake() {
-        Some(wake) => {
-            let interrupt = analysis.stacks.wake_source(analysis.trace, wake).interrupt;
-            matches!(interrupt, Some(InterruptSource::Timeout | InterruptSource::Alarm))
-        }
-        None => matches!(
-            class_of(analysis, segment),
-            WaitClass::Lock | WaitClass::Condition | WaitClass::Timer
-        ),
-    }
 }
 
 /// How often a thread slept again inside the one wait `slept`.
