@@ -9,10 +9,6 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Memory of all rings together, unless the configuration says otherwise: at most so much for each
-/// CPU, and so much in all.
-pub(super) const RING_BYTES: (usize, usize) = (16 << 20, 256 << 20);
-
 /// How the always-on recorder works.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
