@@ -4,7 +4,6 @@ use super::super::values::{Share, Size, Time};
 use super::checks::{Wrong, absolute, at_least, delay, group_id};
 use super::settings::{Config, GroupReads, Limits, Retention};
 use super::trigger::{Defaults, TriggerToml};
-use crate::marks::InputMarks;
 use crate::options::{EngineChoice, Options};
 use crate::triggers::TriggerConfig;
 use serde::Deserialize;
@@ -12,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
 use unhitch_formats::container::Readers;
+use unhitch_model::InputMarks;
 
 /// Maximum number of triggers.
 const MAX_TRIGGERS: usize = 64;
