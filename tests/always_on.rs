@@ -7,7 +7,7 @@
 
 use desktop::Desktop;
 use program::{Missing, Program, until};
-use recorder::{Service, UNHITCH, text, unhitch};
+use recorder::{Service, UNHITCH, skipped, text, unhitch};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn start(test: &str, recorder: &str, agent: &[&str]) -> Option<(Service, Desktop
     let desktop = match Desktop::start() {
         Ok(desktop) => desktop,
         Err(Missing(what)) => {
-            eprintln!("SKIPPED {test}: there is no {what}");
+            skipped(test, &format!("there is no {what}"));
             return None;
         }
     };
@@ -66,6 +66,12 @@ fn marks(trace: &str) -> Vec<Value> {
         Err(_) => return Vec::new(),
     };
     file["marks"].as_array().unwrap().clone()
+}
+
+/// Which marks of input a trace says that it holds.
+fn input_marks(trace: &str) -> Value {
+    let info = unhitch(&["info", "--json", trace]).stdout;
+    serde_json::from_slice::<Value>(&info).unwrap()["input_marks"].clone()
 }
 
 /// What a notification shows of a text.
@@ -118,8 +124,10 @@ fn hang(service: &Service, desktop: &Desktop) -> Times {
     let stall = &verdict["stall"];
     assert_eq!((&stall["kind"], &stall["victim"]["tid"]), (&json!("ui_delay"), &json!(pid)));
     let shown = desktop.notification(&as_shown(verdict["line"].as_str().unwrap()));
-    let answer = answer(trace["path"].as_str().unwrap());
+    let path = trace["path"].as_str().unwrap();
+    let answer = answer(path);
     assert!(tells(&answer, "ui_delay", pid), "{answer:#}");
+    assert_eq!(input_marks(path), "off");
     Times { hung, seen: time(&trigger["to_ns"]), shown: time(&shown["time_ns"]) }
 }
 
@@ -179,6 +187,7 @@ fn live_keys_that_wait_are_marked_by_class_and_told_of() {
     let answer = answer(path);
     assert!(tells(&answer, "input", window.pid()), "{answer:#}");
     assert!(answer.to_string().contains("3 keys waited up to"), "{answer:#}");
+    assert_eq!(input_marks(path), "private");
     // Modifiers may be those of the hot key.
     let marks = marks(path);
     let is_press = |mark: &&Value| mark["press"] == true && mark["class"] != "modifier";
