@@ -24,9 +24,20 @@ const SETTINGS: &str = "[retention]\nmin_free = \"0\"\n[limits]\nper_hour = 1000
 /// How far back rings reach before a hang that is timed, nanoseconds.
 const HELD_NS: u64 = 30_000_000_000;
 
+/// An agent, whose words are printed if its test fails.
+struct Agent(Program);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("agent: {:#?}", self.0.errors());
+        }
+    }
+}
+
 /// A recorder, and a session with its agent; `None` where that cannot be had.
-fn start(test: &str, recorder: &str, agent: &[&str]) -> Option<(Service, Desktop, Program)> {
-    let service = Service::start(test, &format!("{recorder}{SETTINGS}"), "")?;
+fn start(test: &str, agent: &[&str]) -> Option<(Service, Desktop, Agent)> {
+    let service = Service::start(test, SETTINGS, "")?;
     let desktop = match Desktop::start() {
         Ok(desktop) => desktop,
         Err(Missing(what)) => {
@@ -38,7 +49,7 @@ fn start(test: &str, recorder: &str, agent: &[&str]) -> Option<(Service, Desktop
     let arguments = [&["agent", "--socket", &socket][..], agent].concat();
     let agent = desktop.start_program(UNHITCH, &arguments);
     until("the agent", || agent.errors().into_iter().find(|line| line.contains("saves; input")));
-    Some((service, desktop, agent))
+    Some((service, desktop, Agent(agent)))
 }
 
 /// The time with which a line of the window's ends, nanoseconds.
@@ -95,7 +106,13 @@ fn window_that_answers(service: &Service, desktop: &Desktop) -> Program {
     let window = desktop.window();
     let is_answer = |mark: &Value| mark["pid"] == window.pid() && mark["answered"] == true;
     until("an answer of the window", || {
-        desktop.xdotool(&["key", "a"]);
+        // The window of an earlier hang may have kept the focus for a moment.
+        desktop.focus("victim");
+        // It is asked twice a second while somebody types.
+        for _ in 0..4 {
+            desktop.xdotool(&["key", "a"]);
+            std::thread::sleep(Duration::from_millis(250));
+        }
         let saved = text(&unhitch(&["save", "--socket", &service.socket()]).stdout);
         marks(saved.trim()).iter().any(is_answer).then_some(())
     });
@@ -113,10 +130,12 @@ fn hang(service: &Service, desktop: &Desktop) -> Times {
     let time = |value: &Value| value.as_u64().unwrap();
     let is_of_this =
         |trace: &Value| trace["trigger"]["pid"] == pid && time(&trace["trigger"]["to_ns"]) > hung;
-    let trace = until("a verdict on the hang", || {
+    let is_judged = |trace: &Value| is_of_this(trace) && !trace["verdict"].is_null();
+    let list = service.list_when(|list| {
         desktop.xdotool(&["key", "a"]);
-        service.list().into_iter().find(|trace| is_of_this(trace) && !trace["verdict"].is_null())
+        list.iter().any(is_judged)
     });
+    let trace = list.into_iter().find(is_judged).unwrap();
     window.tell("go on");
     let (trigger, verdict) = (&trace["trigger"], &trace["verdict"]);
     assert_eq!((&trigger["kind"], &trigger["tid"]), (&json!("not_answering"), &json!(pid)));
@@ -143,10 +162,7 @@ fn print(what: &str, times: impl Iterator<Item = u64>) {
 fn live_a_window_that_hangs_is_saved_judged_and_told() {
     let test = "live_a_window_that_hangs_is_saved_judged_and_told";
     let rounds: Option<usize> = std::env::var("UNHITCH_SOAK").ok().and_then(|n| n.parse().ok());
-    let memory = rounds.map_or("", |_| "[recorder]\nmemory = \"64M\"\n");
-    let Some((service, desktop, _agent)) = start(test, memory, &["--not-answering", "500"]) else {
-        return;
-    };
+    let Some((service, desktop, _agent)) = start(test, &["--not-answering", "500"]) else { return };
     let Some(rounds) = rounds else {
         hang(&service, &desktop);
         return;
@@ -157,6 +173,9 @@ fn live_a_window_that_hangs_is_saved_judged_and_told() {
             std::thread::sleep(Duration::from_secs(1));
         }
         times.push(hang(&service, &desktop));
+        let last = &times[times.len() - 1];
+        let ms = |from: u64| (last.shown - from) / 1_000_000;
+        println!("{} ms from the hang, {} ms from the save", ms(last.hung), ms(last.seen));
     }
     print("from the hang to its verdict", times.iter().map(|times| times.shown - times.hung));
     print("from the save to its verdict", times.iter().map(|times| times.shown - times.seen));
@@ -166,7 +185,7 @@ fn live_a_window_that_hangs_is_saved_judged_and_told() {
 fn live_keys_that_wait_are_marked_by_class_and_told_of() {
     let test = "live_keys_that_wait_are_marked_by_class_and_told_of";
     let agent = ["--not-answering", "0", "--input", "private"];
-    let Some((service, desktop, _agent)) = start(test, "", &agent) else { return };
+    let Some((service, desktop, _agent)) = start(test, &agent) else { return };
     let mut window = desktop.window();
     desktop.xdotool(&["key", "z"]);
     window.tell("hang");

@@ -99,7 +99,8 @@ impl Desktop {
         xterm
     }
 
-    fn focus(&self, title: &str) {
+    /// Gives the focus to the window with this title.
+    pub fn focus(&self, title: &str) {
         self.xdotool(&[
             "search",
             "--sync",

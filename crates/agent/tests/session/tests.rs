@@ -17,6 +17,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("full_marks_have_the_key", full),
     ("off_selects_no_event_of_input", off),
     ("a_window_that_does_not_answer_is_saved_and_marked", hang),
+    ("after_a_pause_the_window_is_asked_again", pause),
     ("a_window_that_does_not_speak_of_pings_is_not_asked", xterm_is_not_asked),
     ("saves_of_others_are_shown_once", subscription),
     ("on_wayland_the_portal_has_the_hot_key", portal),
@@ -282,6 +283,32 @@ fn hang() -> Result<(), Missing> {
     let of_this = saves.iter().filter(|save| ns(&save["trigger"], "from_ns") == from);
     assert_eq!(of_this.count(), 1, "one save per hang");
     assert!(desktop.recorder.marks().iter().all(|mark| mark["kind"] == "ping"), "input is off");
+    Ok(())
+}
+
+/// While nobody uses the session, no window is asked: that is found out again and again.
+fn pause() -> Result<(), Missing> {
+    let desktop = Session::start()?;
+    let _agent = desktop.agent("not_answering_ms = 60000");
+    let _window = desktop.window();
+    let mut pressed = 0;
+    let mut answer_after = |desktop: &Session| {
+        let begun = now_ns();
+        until("an answer", || {
+            desktop.xdotool(&["key", "a"]);
+            pressed += 1;
+            let is_new = |mark: &Value| mark["sent_ns"].as_u64() > Some(begun);
+            desktop.recorder.marks().iter().any(is_new).then_some(())
+        });
+    };
+    for _ in 0..4 {
+        answer_after(&desktop);
+        std::thread::sleep(Duration::from_secs(7));
+        let before = desktop.recorder.marks().len();
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(desktop.recorder.marks().len(), before, "nobody uses the session");
+    }
+    answer_after(&desktop);
     Ok(())
 }
 
