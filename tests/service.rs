@@ -1,7 +1,7 @@
 //! The always-on recorder as a program: configuration, marks, saves, verdicts, triggers, retention.
 //! Tests that record are skipped where that is not permitted.
 
-use recorder::{Service, TIMEOUT, UNHITCH, text, unhitch};
+use recorder::{Service, TIMEOUT, UNHITCH, group_folder, skipped, text, unhitch};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -64,6 +64,7 @@ fn live_marks_and_saves_by_hand_are_in_the_trace_and_it_is_judged() {
     assert!(verdict["verdict"]["line"].as_str().is_some_and(|line| !line.is_empty()), "{verdict}");
 
     let info: Value = serde_json::from_slice(&unhitch(&["info", "--json", &path]).stdout).unwrap();
+    assert_eq!(info["input_marks"], "private");
     assert_eq!(info["marks"], json!({"note": 1, "key press": 1, "ping": 1}));
     assert_eq!((&info["saved"]["by_hand"], &info["notes"]), (&json!(true), &json!("typing hung")));
     let table = text(&unhitch(&["table", &path, "marks"]).stdout);
@@ -186,7 +187,7 @@ for _ in range(200):
 fn live_a_wait_and_an_event_loop_that_stays_away_trigger() {
     let test = "live_a_wait_and_an_event_loop_that_stays_away_trigger";
     if Command::new("python3").arg("--version").output().is_err() {
-        return eprintln!("SKIPPED {test}: python3 is missing");
+        return skipped(test, "python3 is missing");
     }
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("loop.py");
@@ -200,7 +201,7 @@ fn live_a_wait_and_an_event_loop_that_stays_away_trigger() {
         );
         let Some(service) = Service::start(test, "", &trigger) else { return };
         if service.log().contains("is not armed") {
-            return eprintln!("SKIPPED {test}: {}", service.log());
+            return skipped(test, &service.log());
         }
         let mut python = Command::new("python3").arg(&script).spawn().unwrap();
         let list =
@@ -225,14 +226,10 @@ fn live_a_wait_and_an_event_loop_that_stays_away_trigger() {
 fn live_a_control_group_that_comes_is_watched_and_one_that_is_missing_disarms_no_other() {
     let test =
         "live_a_control_group_that_comes_is_watched_and_one_that_is_missing_disarms_no_other";
-    let name = format!("unhitch-service-{}", std::process::id());
-    let roots = ["cpu", "unified", "."].map(|root| Path::new("/sys/fs/cgroup").join(root));
-    let is_there = |root: &&std::path::PathBuf| root.join("cgroup.procs").exists();
-    let Some(root) = roots.iter().find(is_there) else {
-        return eprintln!("SKIPPED {test}: no control groups are mounted");
+    let group = format!("/unhitch-service-{}", std::process::id());
+    let Some(folder) = group_folder(&group) else {
+        return skipped(test, "no control groups of version 2 are mounted");
     };
-    let folder = root.join(&name);
-    let group = folder.strip_prefix("/sys/fs/cgroup").unwrap().display().to_string();
     let triggers = format!(
         "[[trigger]]\nkind = \"wait\"\ncontrol_group = {group:?}\nthreshold = \"1h\"\n\
          [[trigger]]\nkind = \"wait\"\npid = 1\nthreshold = \"1h\"\n"
@@ -243,11 +240,11 @@ fn live_a_control_group_that_comes_is_watched_and_one_that_is_missing_disarms_no
         [0, 1].map(|number| status["triggers"][number]["armed"].as_bool().unwrap())
     };
     if !armed()[1] {
-        return eprintln!("SKIPPED {test}: {}", service.log());
+        return skipped(test, &service.log());
     }
     assert!(!armed()[0], "{}", service.log());
     if let Err(error) = fs::create_dir(&folder) {
-        return eprintln!("SKIPPED {test}: {}: {error}", folder.display());
+        return skipped(test, &format!("{}: {error}", folder.display()));
     }
     let begun = Instant::now();
     while armed() != [true, true] && begun.elapsed() < TIMEOUT {
@@ -305,123 +302,4 @@ fn live_what_a_killed_recorder_left_undone_is_done_by_the_next() {
     assert!(in_work.exists(), "somebody does");
     assert!(service.log().contains("removed 1 file that"), "{}", service.log());
     drop(open);
-}
-
-/// Runs as another user, in one group, on a thread of its own, which stays so.
-fn as_member<T: Send + 'static>(group: u32, run: impl FnOnce() -> T + Send + 'static) -> T {
-    use rustix::process::{Gid, Uid};
-    let member = std::thread::spawn(move || {
-        let (gid, uid) = (Gid::from_raw(4711), Uid::from_raw(4711));
-        rustix::thread::set_thread_groups(&[Gid::from_raw(group)]).unwrap();
-        rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
-        rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
-        run()
-    });
-    member.join().unwrap()
-}
-
-/// The answer to one request; `None` if the connection was cut.
-fn ask(socket: &str, request: &Value) -> Option<Value> {
-    let mut client = UnixStream::connect(socket).ok()?;
-    client.write_all(format!("{request}\n").as_bytes()).ok()?;
-    let mut line = String::new();
-    BufReader::new(client).read_line(&mut line).ok()?;
-    serde_json::from_str(&line).ok()
-}
-
-/// The same, once the request no longer comes too fast.
-fn ask_until_taken(socket: &str, request: &Value) -> Value {
-    let begun = Instant::now();
-    loop {
-        let answer = ask(socket, request).unwrap();
-        let Some(wait) = answer["retry_after_ms"].as_u64() else { return answer };
-        assert!(begun.elapsed() < TIMEOUT, "{answer}");
-        std::thread::sleep(Duration::from_millis(wait + 1));
-    }
-}
-
-#[test]
-fn live_a_flooding_member_of_the_group_is_limited_and_the_owner_is_not() {
-    const GROUP: u32 = 4712;
-    let test = "live_a_flooding_member_of_the_group_is_limited_and_the_owner_is_not";
-    if !rustix::process::geteuid().is_root() {
-        return eprintln!("SKIPPED {test}: only root can become another user");
-    }
-    let settings = "[verdict]\nenabled = false\n[retention]\nmin_free = \"0\"\n";
-    let Some(service) = Service::start_for(test, settings, "", Some(GROUP)) else { return };
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(service.folder.path(), open).unwrap();
-    let (socket, begun) = (service.socket(), Instant::now());
-    let flood = {
-        let socket = socket.clone();
-        as_member(GROUP, move || {
-            // Connections that send nothing, half a line, too much.
-            let idle: Vec<UnixStream> = (0..300)
-                .filter_map(|number| {
-                    let mut idle = UnixStream::connect(&socket).ok()?;
-                    let _ = idle.write_all(if number % 2 == 0 { b"{" } else { b"" });
-                    Some(idle)
-                })
-                .collect();
-            let mut long = UnixStream::connect(&socket).unwrap();
-            let _ = long.write_all(&vec![b'x'; 1 << 20]);
-            let ask = |request: &Value| ask(&socket, request);
-            let mut taken = 0;
-            for _ in 0..10 {
-                let marks = vec![json!({"kind": "note", "text": "x", "uid": 0}); 256];
-                let answer = ask(&json!({ "marks": marks })).unwrap();
-                taken += answer["marks"]["taken"].as_u64().unwrap();
-            }
-            let saves: Vec<Value> =
-                (0..8).filter_map(|_| ask(&json!({ "save": { "by_hand": true } }))).collect();
-            let denied = ask(&json!({ "reload": {} })).unwrap();
-            let status = ask(&json!({ "status": {} })).unwrap();
-            drop(idle);
-            (taken, saves, denied, status)
-        })
-    };
-    let (taken, saves, denied, status) = flood;
-    // 500 at once, and 200 a second, of 2,560; 4 saves at once, and one more every 15 s, of 8.
-    let is_slow = begun.elapsed() > Duration::from_secs(8);
-    assert!(taken >= 500 && (taken < 2_560 || is_slow), "{taken}");
-    let saved: Vec<&str> = saves.iter().filter_map(|answer| answer["path"].as_str()).collect();
-    assert!(saved.len() >= 4 && (saved.len() <= 5 || is_slow), "{saves:?}");
-    for refused in saves.iter().filter(|answer| answer["path"].is_null()) {
-        assert!(refused["suppressed"] == true && refused["retry_after_ms"].as_u64() > Some(0));
-    }
-    assert!(denied["error"].as_str().unwrap().contains("only the recorder's owner"), "{denied}");
-    let status = &status["status"];
-    assert!(status["held_ns"].is_u64() && status["triggers"].is_null(), "{status}");
-    // The owner gets through at once, and the trace says who sent the marks.
-    let path = text(&unhitch(&["save", "--socket", &socket]).stdout);
-    let marks = unhitch(&["table", path.trim(), "marks", "--by", "user", "--json"]);
-    let marks: Value = serde_json::from_slice(&marks.stdout).unwrap();
-    assert_eq!(marks["rows"][0]["user"], 4711, "{marks}");
-    let info: Value =
-        serde_json::from_slice(&unhitch(&["info", "--json", saved[0]]).stdout).unwrap();
-    let warnings = info["warnings"].to_string();
-    assert!(warnings.contains("marks were refused") || taken == 2_560, "{warnings}");
-    // A note goes into the member's own trace, and into no other's.
-    let (own, others, to) = (saved[0].to_owned(), path.trim().to_owned(), socket.clone());
-    let answers = as_member(GROUP, move || {
-        [own, others].map(|path| {
-            let note = json!({ "note": { "path": path, "text": "typing hung" } });
-            ask_until_taken(&to, &note)
-        })
-    });
-    assert_eq!(answers[0], json!({ "noted": true }));
-    assert!(answers[1]["error"].as_str().unwrap().contains("no such trace for you"), "{answers:?}");
-    let notes = |path: &str| -> Value {
-        let info = unhitch(&["info", "--json", path]);
-        serde_json::from_slice::<Value>(&info.stdout).unwrap()["notes"].clone()
-    };
-    assert_eq!((notes(saved[0]), notes(path.trim())), (json!("typing hung"), json!("")));
-    let note = json!({ "note": { "path": saved[0], "text": "and root says so, too" } });
-    assert_eq!(ask_until_taken(&socket, &note), json!({ "noted": true }));
-    assert_eq!(notes(saved[0]), "typing hung\nand root says so, too");
-    // A stranger does not get in, nor can a member read the trace.
-    let trace = path.trim().to_owned();
-    assert!(as_member(GROUP, move || fs::File::open(trace)).is_err());
-    let strangers = socket.clone();
-    assert!(as_member(5, move || UnixStream::connect(strangers)).is_err());
 }

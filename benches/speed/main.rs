@@ -21,6 +21,9 @@ mod export;
 #[cfg(target_os = "linux")]
 mod page;
 #[cfg(target_os = "linux")]
+#[path = "../../crates/agent/tests/session/program.rs"]
+mod program;
+#[cfg(target_os = "linux")]
 mod reading;
 #[cfg(target_os = "linux")]
 mod recorder;
@@ -30,6 +33,9 @@ mod saving;
 mod scan;
 #[cfg(target_os = "linux")]
 mod service;
+#[cfg(target_os = "linux")]
+#[path = "../../crates/agent/tests/session/desktop.rs"]
+mod session;
 #[cfg(target_os = "linux")]
 mod table;
 

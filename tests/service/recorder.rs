@@ -20,6 +20,19 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Says that a test, or a part of it, cannot run here. The harness would keep to itself what
+/// `eprintln` prints in a test that passes.
+pub fn skipped(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {}", why.trim_end());
+}
+
+/// The folder of a control group of version 2, by its path; `None` if that version is not mounted.
+pub fn group_folder(path: &str) -> Option<PathBuf> {
+    let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(PathBuf::from);
+    let root = roots.into_iter().find(|root| root.join("cgroup.controllers").exists())?;
+    Some(root.join(path.trim_start_matches('/')))
+}
+
 /// A recorder with the configuration of this folder, and its log there.
 fn watch(folder: &tempfile::TempDir) -> Child {
     Command::new(UNHITCH)
@@ -44,14 +57,15 @@ impl Service {
         Self::start_for(test, settings, triggers, None)
     }
 
-    /// The same, for the members of a group.
+    /// The same, for the members of a group, with more lines about their access.
     pub fn start_for(
         test: &str,
         settings: &str,
         triggers: &str,
-        group: Option<u32>,
+        group: Option<(u32, &str)>,
     ) -> Option<Self> {
-        let group = group.map_or(String::new(), |group| format!("group = \"{group}\"\n"));
+        let group =
+            group.map_or(String::new(), |(group, access)| format!("group = \"{group}\"\n{access}"));
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("traces")).unwrap();
@@ -83,7 +97,7 @@ impl Service {
                 let why =
                     ["Permission", "permitted", "allow"].iter().any(|word| log.contains(word));
                 assert!(why, "{log}");
-                let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {log}");
+                skipped(test, &log);
                 return false;
             }
             assert!(begun.elapsed() < TIMEOUT, "{}", self.log());

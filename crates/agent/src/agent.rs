@@ -95,7 +95,8 @@ pub fn run(options: &Options, report: &mut dyn FnMut(Report)) -> Result<(), Erro
     };
     let has_session = agent.serve(session, is_wayland, options);
     agent.use_bus(bus, (!has_session).then_some(options));
-    start(&sockets, to_send, wanted, of_bus, &events);
+    let input = if has_session { options.input } else { InputMode::Off };
+    start(&sockets, input, to_send, wanted, of_bus, &events);
     agent.work(&received);
     Ok(())
 }
@@ -121,6 +122,7 @@ fn lock() -> Result<File, Error> {
 /// Starts the threads that talk to the recorder, and the one that hands on signals.
 fn start(
     sockets: &Arc<Vec<PathBuf>>,
+    input: InputMode,
     marks: Receiver<crate::mark::Mark>,
     wanted: Receiver<Why>,
     signals: Receiver<Message>,
@@ -132,7 +134,7 @@ fn start(
     let (to, tell) = with();
     std::thread::spawn(move || recorder::make_saves(&to, &wanted, &tell));
     let (to, tell) = with();
-    std::thread::spawn(move || recorder::listen(&to, &tell));
+    std::thread::spawn(move || recorder::listen(&to, input, &tell));
     let tell = events.clone();
     std::thread::spawn(move || {
         signals.into_iter().all(|signal| tell.send(Event::Signal(signal)).is_ok())

@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::event::{Event, Saved, Why};
-use crate::mark::Mark;
+use crate::mark::{InputMode, Mark};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -209,11 +209,13 @@ pub fn add_note(sockets: &[PathBuf], trace: &Path, text: &str) -> Result<(), Err
     Err(Error::Recorder(answer["error"].as_str().unwrap_or("it stored no note").to_owned()))
 }
 
-/// Listens for saves that others asked for, for ever.
-pub fn listen(sockets: &[PathBuf], events: &Sender<Event>) {
+/// Listens for saves that others asked for, for ever. Meanwhile the recorder knows which marks of
+/// input it gets.
+pub fn listen(sockets: &[PathBuf], input: InputMode, events: &Sender<Event>) {
+    let request = json!({ "subscribe": { "input": input.name() } });
     loop {
         if let Ok(mut connection) = Connection::open(sockets, Duration::ZERO)
-            && connection.send(&json!({"subscribe": {}})).is_ok()
+            && connection.send(&request).is_ok()
         {
             while let Ok(line) = connection.receive() {
                 let judged = &line["judged"];

@@ -86,6 +86,34 @@ fn a_window_that_did_not_answer_is_a_delay_of_its_thread() {
     assert!(text.contains("had the focus and did not answer for 1.600 s."), "{text}");
 }
 
+/// It was told as a hang of the window manager, and nothing of the user.
+#[test]
+fn regression_what_a_user_waited_for_is_told_rather_than_who_else_waited_for_its_thread() {
+    let mut desktop = Desktop::new();
+    desktop.pump_all(0, 1000);
+    let (ui, manager) = (desktop.ui, desktop.scene.thread(300, 300, "manager"));
+    let nap = ["main", "run_event_loop", "save_all", "|", "hrtimer_nanosleep", "schedule"];
+    let lock = ["main", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"];
+    let unlock = ["main", "pthread_mutex_unlock", "|", "do_futex", "futex_wake"];
+    let timer = ["|", "asm_common_interrupt", "hrtimer_wakeup", "try_to_wake_up"];
+    let scene = &mut desktop.scene;
+    let (nap, lock) = (scene.stack(&nap), scene.stack(&lock));
+    let (unlock, timer) = (scene.stack(&unlock), scene.stack(&timer));
+    let (sleeping, running) = (TaskState::Sleeping, TaskState::Runnable);
+    scene.switch(1000 * MS + 100, 0, ui, sleeping, ThreadId::IDLE, nap);
+    scene.switch(1050 * MS, 1, manager, sleeping, ThreadId::IDLE, lock);
+    scene.wake(2600 * MS, 0, ThreadId::IDLE, ui, WakeFlags::HARDIRQ, timer);
+    scene.switch(2600 * MS + 10, 0, ThreadId::IDLE, running, ui, StackId::EMPTY);
+    scene.wake(2600 * MS + 50, 0, ui, manager, WakeFlags::default(), unlock);
+    scene.switch(2600 * MS + 60, 1, ThreadId::IDLE, running, manager, StackId::EMPTY);
+    desktop.pump_all(2600, 4000);
+    let mut trace = desktop.scene.finish(2, 4_000 * MS);
+    mark(&mut trace, MarkEvent::KeyPress, ui, 1_100, None);
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.candidate.kind, stall.candidate.victim), (StallKind::Input, ui), "{text}");
+    assert_eq!(stall.victims, [ui, manager], "{text}");
+}
+
 #[test]
 fn a_hostile_ping_is_no_stall() {
     let mut desktop = Desktop::new();

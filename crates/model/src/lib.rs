@@ -77,7 +77,7 @@ pub use machine::{
     ControlGroup, CpuAccount, DeviceAccount, DiskAccount, GroupId, GroupReading, MachineReport,
     MemoryAccount, Pressure, Reading, Throttling,
 };
-pub use marks::{MARK_PROVIDER, MarkEvent};
+pub use marks::{InputMarks, MARK_PROVIDER, MarkEvent};
 pub use meta::{Format, Lack, MAX_SAMPLE_PERIOD_NS, Meta, Origin, System};
 pub use modules::{CUT, Module, ModuleKind, Modules};
 pub use provider_events::{EventHead, EventKind, KindId, ProviderEvents, ValueMap};

@@ -3,6 +3,33 @@
 /// The provider of the events: "unhitch marks v1".
 pub const MARK_PROVIDER: [u8; 16] = *b"unhitch marks v1";
 
+/// How much marks of input tell, least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum InputMarks {
+    /// There are none.
+    Off,
+    /// The class of a key and its time.
+    Private,
+    /// Also which key.
+    Full,
+}
+
+impl InputMarks {
+    /// The name in files, in requests and in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Private => "private",
+            Self::Full => "full",
+        }
+    }
+
+    /// The one with this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Self::Off, Self::Private, Self::Full].into_iter().find(|marks| marks.name() == name)
+    }
+}
+
 /// What a mark is; the number is the event's id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u16)]

@@ -3,7 +3,7 @@
 //! Readers set them. *Why capabilities*: analyses must not ask which file format a trace came from.
 //! They ask for the property that matters to them.
 
-use crate::SaveReason;
+use crate::{InputMarks, SaveReason};
 
 /// The kind of file that a trace was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -185,6 +185,8 @@ pub struct Meta {
     pub producer: String,
     /// How the recorder recorded, in words; empty if the file does not say.
     pub recorder: String,
+    /// Which marks of input the trace holds; `None` if its recorder took none or did not say.
+    pub input_marks: Option<InputMarks>,
     /// The user's notes, saved with the trace.
     pub notes: String,
     /// Why it was saved, if the recorder says so.

@@ -68,7 +68,6 @@ mod watch;
 pub mod control;
 
 pub use error::Error;
-pub use marks::InputMarks;
 pub use naming::{LocalRules, Namer, NamingProcess, RuleReader, Unnamed, prepare_to_serve, serve};
 pub use options::{EngineChoice, Options};
 pub use places::{SaveTarget, fallback_folders};

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use unhitch_formats::container::{Mark, MarkFile};
-use unhitch_model::{Time, Window};
+use unhitch_model::{InputMarks, Time, Window};
 
 /// Maximum number of marks that are kept.
 const MAX_MARKS: usize = 16_384;
@@ -12,35 +12,12 @@ const MAX_MARKS_OF_USER: usize = 8_192;
 /// A sender's time that is older than this is not believed.
 const MAX_AGE_NS: u64 = 60_000_000_000;
 
-/// Which input marks are taken.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub enum InputMarks {
-    /// None.
-    Off,
-    /// Without the codes of keys.
-    #[default]
-    Private,
-    /// All.
-    Full,
-}
-
-impl InputMarks {
-    /// Its name in the configuration and in requests.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Private => "private",
-            Self::Full => "full",
-        }
-    }
-
-    /// Whether a mark may be taken.
-    fn allows(self, mark: &Mark) -> bool {
-        match mark.mode.as_deref() {
-            None => true,
-            Some("full") => self == Self::Full,
-            Some(_) => self >= Self::Private,
-        }
+/// Whether a recorder that takes `input` may take a mark.
+fn allows(input: InputMarks, mark: &Mark) -> bool {
+    match mark.mode.as_deref() {
+        None => true,
+        Some("full") => input == InputMarks::Full,
+        Some(_) => input >= InputMarks::Private,
     }
 }
 
@@ -82,7 +59,7 @@ impl Marks {
     ) -> Taken {
         let mut result = Taken::default();
         for mark in marks {
-            if !input.allows(&mark) {
+            if !allows(input, &mark) {
                 result.refused += 1;
                 let allowed = input.name();
                 result
@@ -138,16 +115,26 @@ impl Marks {
         }
     }
 
-    /// The marks inside the window of a trace; older ones are forgotten.
-    pub(crate) fn of_trace(&mut self, window: Window, input: InputMarks) -> MarkFile {
+    /// The marks inside the window of a trace; older ones are forgotten. The recorder takes `input`,
+    /// and its agents say that they send what `sent` has.
+    pub(crate) fn of_trace(
+        &mut self,
+        window: Window,
+        input: InputMarks,
+        sent: impl Iterator<Item = InputMarks>,
+    ) -> MarkFile {
         let begin = window.start.nanos();
         while self.kept.front().is_some_and(|mark| mark.received_ns < begin) {
             self.drop_oldest();
         }
         let inside = |mark: &&Mark| window.contains(Time::from_nanos(mark.time_ns));
-        let marks = self.kept.iter().filter(inside).cloned().collect();
+        let marks: Vec<Mark> = self.kept.iter().filter(inside).cloned().collect();
         let refused = std::mem::take(&mut self.refused);
-        MarkFile { version: 1, input: input.name().to_owned(), refused, marks }
+        let modes = marks.iter().filter_map(|mark| InputMarks::of_name(mark.mode.as_deref()?));
+        // The configuration may have changed since a mark was taken. What is not taken is not held.
+        let holds = sent.filter(|sent| *sent <= input).chain(modes).max();
+        let holds = holds.unwrap_or(InputMarks::Off).name().to_owned();
+        MarkFile { version: 1, input: input.name().to_owned(), holds, refused, marks }
     }
 }
 
@@ -164,6 +151,33 @@ mod tests {
         Sender { uid, pid: 7, is_owner: uid == 0, now }
     }
 
+    fn of_trace(marks: &mut Marks, window: Window) -> MarkFile {
+        marks.of_trace(window, InputMarks::Off, std::iter::empty())
+    }
+
+    #[test]
+    fn a_trace_says_which_input_it_holds() {
+        use InputMarks::{Full, Off, Private};
+        let all = Window::new(Time::ZERO, Time::from_nanos(u64::MAX));
+        let holds = |marks: &mut Marks, input, sent: &[InputMarks]| {
+            marks.of_trace(all, input, sent.iter().copied()).holds
+        };
+        let mut marks = Marks::default();
+        for (input, sent, expected) in [
+            (Full, &[][..], "off"),
+            (Off, &[Private, Full], "off"),
+            (Private, &[Off, Private], "private"),
+            (Private, &[Full], "off"),
+            (Full, &[Full, Off], "full"),
+        ] {
+            assert_eq!(holds(&mut marks, input, sent), expected, "{input:?} {sent:?}");
+        }
+        // Whoever sent a mark may have left since.
+        let key = Mark { kind: "key".into(), mode: Some("full".into()), ..note(0) };
+        marks.add(sender(7, 1), vec![key], Full, 99);
+        assert_eq!(holds(&mut marks, Private, &[Private]), "full");
+    }
+
     #[test]
     fn a_time_that_cannot_be_is_replaced_by_that_of_arrival() {
         let mut marks = Marks::default();
@@ -172,7 +186,7 @@ mod tests {
         let sent = times.iter().map(|time| note(*time)).collect();
         marks.add(sender(0, 100), sent, InputMarks::Off, 99);
         let all = Window::new(Time::ZERO, Time::from_nanos(u64::MAX));
-        let kept = marks.of_trace(all, InputMarks::Off).marks;
+        let kept = of_trace(&mut marks, all).marks;
         let kept: Vec<u64> = kept.iter().map(|mark| mark.time_ns).collect();
         assert_eq!(kept, [now, now, now, now - 1, now - MAX_AGE_NS, now]);
     }
@@ -200,14 +214,14 @@ mod tests {
             let result = marks.add(sender(7, 2), vec![note(0); 100], InputMarks::Off, 99);
             assert_eq!((result.taken, result.refused), (99, 1));
         }
-        let file = marks.of_trace(whole, InputMarks::Off);
+        let file = of_trace(&mut marks, whole);
         assert!(file.marks.len() <= MAX_MARKS_OF_USER + 1 && file.marks[0].uid == 8);
-        assert_eq!((file.refused, marks.of_trace(whole, InputMarks::Off).refused), (1000, 0));
+        assert_eq!((file.refused, of_trace(&mut marks, whole).refused), (1000, 0));
         // The owner's are bounded, too.
         marks.add(sender(0, 3), vec![note(0); 3 * MAX_MARKS], InputMarks::Off, usize::MAX);
         assert_eq!(marks.kept.len(), MAX_MARKS);
         assert_eq!(marks.of.values().sum::<usize>(), MAX_MARKS);
         let later = Window::new(Time::from_nanos(4_000_000_000), Time::from_nanos(u64::MAX));
-        assert!(marks.of_trace(later, InputMarks::Off).marks.is_empty() && marks.of.is_empty());
+        assert!(of_trace(&mut marks, later).marks.is_empty() && marks.of.is_empty());
     }
 }

@@ -7,8 +7,8 @@ use unhitch_formats::container::Readers;
 #[non_exhaustive]
 pub struct Options {
     /// Size of each CPU's ring in bytes, rounded up to a power of two. By default, performance
-    /// events have 16 MiB for each CPU, and keep the same amount again for copies during a save;
-    /// BPF has 16 MiB for all of them.
+    /// events have 16 MiB for each CPU, at most 256 MiB in all, and keep the same amount again for
+    /// copies during a save; BPF has 16 MiB for all of them, or 1 MiB for each.
     pub ring_bytes_per_cpu: Option<usize>,
     /// CPU samples per second on each CPU; 0 for none.
     pub sample_hz: u32,
@@ -53,6 +53,8 @@ pub enum EngineChoice {
 
 /// Size of the rings in bytes if nothing else is asked for: of each, or of all.
 pub(crate) const DEFAULT_RING_BYTES: usize = 16 << 20;
+/// Maximum size of all rings of performance events together, if nothing else is asked for.
+pub(crate) const MAX_DEFAULT_BYTES: usize = 256 << 20;
 
 impl Default for Options {
     fn default() -> Self {

@@ -11,7 +11,7 @@ use crate::events::{self, Event, is_memory, is_offline, open_failed};
 use crate::history::History;
 use crate::hotplug::{self, Hotplug};
 use crate::naming::RuleReader;
-use crate::options::{DEFAULT_RING_BYTES, EngineChoice, Options};
+use crate::options::{DEFAULT_RING_BYTES, EngineChoice, MAX_DEFAULT_BYTES, Options};
 use crate::ring::{DrainedRing, EventRing, OverwriteRing};
 use crate::sideband::Sideband;
 use crate::{kernel, permission, procfs, sys};
@@ -180,7 +180,8 @@ impl Session {
         if self.rings == Rings::Streamed {
             events.iter_mut().for_each(Event::forward);
         }
-        self.cpus = open_rings(online, &events, self.rings, ring_len(options), warnings)?;
+        self.cpus =
+            open_rings(online, &events, self.rings, ring_len(options, online.len()), warnings)?;
         self.events = events;
         drop(trials);
         Ok(())
@@ -360,9 +361,12 @@ fn without_engine(
     Ok(())
 }
 
-/// The requested ring size in bytes, rounded up to a size that the kernel accepts.
-fn ring_len(options: &Options) -> usize {
-    let wanted = options.ring_bytes_per_cpu.unwrap_or(DEFAULT_RING_BYTES);
+/// The size of each of the rings of `cpus` CPUs, in bytes. What was asked for is rounded up to a size
+/// that the kernel accepts; the default is rounded down, as it is limited in all.
+fn ring_len(options: &Options, cpus: usize) -> usize {
+    let share = MAX_DEFAULT_BYTES / cpus.max(1);
+    let default = || DEFAULT_RING_BYTES.min((share + 1).next_power_of_two() / 2);
+    let wanted = options.ring_bytes_per_cpu.unwrap_or_else(default);
     wanted.clamp(MIN_RING_BYTES, 1 << 30).next_power_of_two()
 }
 

@@ -1,10 +1,11 @@
 """What a desktop offers on the message bus: notifications and the portal for hot keys.
 
-Prints each call as a line of JSON. Commands on standard input: `press NUMBER KEY` presses a button of
+Prints each call as a line of JSON, with the time (CLOCK_MONOTONIC). Commands on standard input: `press NUMBER KEY` presses a button of
 a notification, `activate` the shortcut that was bound.
 """
 import json
 import sys
+import time
 
 from gi.repository import Gio, GLib
 
@@ -30,7 +31,7 @@ numbers = 0
 
 
 def say(**what):
-    print(json.dumps(what), flush=True)
+    print(json.dumps({"time_ns": time.monotonic_ns(), **what}), flush=True)
 
 
 def respond(connection, request, results):

@@ -6,9 +6,11 @@
 //! that the agent opens.
 
 mod desktop;
+mod program;
+mod recorder;
 mod tests;
 
-use desktop::{Missing, have};
+use program::Missing;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -94,14 +96,4 @@ fn agent(settings: &str) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// What the tests need of this machine.
-fn needs() -> Result<(), Missing> {
-    ["Xvfb", "openbox", "xterm", "xdotool", "dbus-daemon", "xprop"]
-        .into_iter()
-        .try_for_each(have)?;
-    let gtk = "import gi; gi.require_version('Gtk', '3.0'); from gi.repository import Gtk";
-    let gtk = std::process::Command::new("/usr/bin/python3").args(["-c", gtk]).output();
-    gtk.is_ok_and(|output| output.status.success()).then_some(()).ok_or(Missing("GTK 3 for Python"))
 }

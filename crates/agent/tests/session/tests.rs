@@ -1,6 +1,7 @@
 //! The tests.
 
-use crate::desktop::{Desktop, Missing, Program, have, until};
+use crate::program::{Missing, Program, have, until};
+use crate::recorder::Session;
 use serde_json::{Value, json};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("full_marks_have_the_key", full),
     ("off_selects_no_event_of_input", off),
     ("a_window_that_does_not_answer_is_saved_and_marked", hang),
+    ("after_a_pause_the_window_is_asked_again", pause),
     ("a_window_that_does_not_speak_of_pings_is_not_asked", xterm_is_not_asked),
     ("saves_of_others_are_shown_once", subscription),
     ("on_wayland_the_portal_has_the_hot_key", portal),
@@ -23,12 +25,12 @@ pub const TESTS: &[(&str, Test)] = &[
 
 const NO_PINGS: &str = "not_answering_ms = 0\n";
 
-fn press_hot_key(desktop: &Desktop) {
+fn press_hot_key(desktop: &Session) {
     desktop.xdotool(&["key", "ctrl+super+r"]);
 }
 
 fn hot_key() -> Result<(), Missing> {
-    let mut desktop = Desktop::start()?;
+    let mut desktop = Session::start()?;
     let agent = desktop.agent(NO_PINGS);
     let _window = desktop.xterm();
     press_hot_key(&desktop);
@@ -53,7 +55,7 @@ fn hot_key() -> Result<(), Missing> {
 /// The buttons of a notification on a save by hot key.
 const BUTTONS: [&str; 4] = ["open", "Open the page", "note", "Add a note"];
 
-fn assert_page_opens(desktop: &Desktop) {
+fn assert_page_opens(desktop: &Session) {
     let opened = desktop.folder.path().join("opened");
     let page =
         until("the page", || fs::read_to_string(&opened).ok().filter(|text| !text.is_empty()));
@@ -61,7 +63,7 @@ fn assert_page_opens(desktop: &Desktop) {
 }
 
 /// An agent for which only the programs of a folder are installed, after a save by hot key.
-fn saved_with_programs(desktop: &Desktop, zenity: Option<&str>) -> Program {
+fn saved_with_programs(desktop: &Session, zenity: Option<&str>) -> Program {
     let programs = desktop.folder.path().join("programs");
     fs::create_dir(&programs).unwrap();
     if let Some(script) = zenity {
@@ -79,12 +81,13 @@ fn saved_with_programs(desktop: &Desktop, zenity: Option<&str>) -> Program {
 }
 
 fn note() -> Result<(), Missing> {
-    let mut desktop = Desktop::start()?;
+    let mut desktop = Session::start()?;
     // The first time, the user says nothing, then something.
     let script = "cd \"$XDG_RUNTIME_DIR\"\necho \"$*\" >> asked\n\
                   [ -e cancelled ] || { echo no; : > cancelled; exit 1; }\necho '  it hung; $(x)'";
     let agent = saved_with_programs(&desktop, Some(script));
-    let asked = || fs::read_to_string(desktop.folder.path().join("asked")).unwrap_or_default();
+    let asked_in = desktop.folder.path().join("asked");
+    let asked = || fs::read_to_string(&asked_in).unwrap_or_default();
     desktop.services.tell("press 1 note");
     until("the dialog", || (asked().lines().count() == 1).then_some(()));
     desktop.services.tell("press 1 note");
@@ -97,7 +100,7 @@ fn note() -> Result<(), Missing> {
 }
 
 fn note_on_page() -> Result<(), Missing> {
-    let mut desktop = Desktop::start()?;
+    let mut desktop = Session::start()?;
     let _agent = saved_with_programs(&desktop, None);
     desktop.services.tell("press 1 note");
     assert_page_opens(&desktop);
@@ -106,7 +109,7 @@ fn note_on_page() -> Result<(), Missing> {
 }
 
 fn taken() -> Result<(), Missing> {
-    let desktop = Desktop::start()?;
+    let desktop = Session::start()?;
     let _first = desktop.agent(NO_PINGS);
     let elsewhere = tempfile::tempdir().unwrap();
     let second =
@@ -123,7 +126,7 @@ fn taken() -> Result<(), Missing> {
 }
 
 /// Types into a terminal, and returns when all marks have arrived.
-fn type_all(desktop: &Desktop) {
+fn type_all(desktop: &Session) {
     for key in ["a", "7", "space", "semicolon", "Left", "F5", "BackSpace", "shift", "Return"] {
         desktop.xdotool(&["key", key]);
     }
@@ -132,7 +135,7 @@ fn type_all(desktop: &Desktop) {
 }
 
 fn private() -> Result<(), Missing> {
-    let desktop = Desktop::start()?;
+    let desktop = Session::start()?;
     let _agent = desktop.agent(&format!("{NO_PINGS}input = 'private'"));
     let window = desktop.window();
     let before = now_ns();
@@ -179,7 +182,7 @@ fn private() -> Result<(), Missing> {
 }
 
 fn full() -> Result<(), Missing> {
-    let desktop = Desktop::start()?;
+    let desktop = Session::start()?;
     let settings = format!("{NO_PINGS}input = 'full'\nyes_keep_every_key = true");
     let _agent = desktop.agent(&settings);
     let _window = desktop.xterm();
@@ -191,7 +194,7 @@ fn full() -> Result<(), Missing> {
 }
 
 /// What the agent asks of the X server, in words.
-fn traced(desktop: &Desktop, settings: &str) -> Result<String, Missing> {
+fn traced(desktop: &Session, settings: &str) -> Result<String, Missing> {
     have("xtrace")?;
     let log = desktop.folder.path().join("requests");
     let _ = fs::remove_file(&log);
@@ -224,7 +227,7 @@ fn traced(desktop: &Desktop, settings: &str) -> Result<String, Missing> {
 }
 
 fn off() -> Result<(), Missing> {
-    let desktop = Desktop::start()?;
+    let desktop = Session::start()?;
     let _window = desktop.xterm();
     // Everything but input is on.
     let requests = traced(&desktop, "hot_key = 'Ctrl+Super+R'")?;
@@ -245,7 +248,7 @@ fn off() -> Result<(), Missing> {
 fn hang() -> Result<(), Missing> {
     const THRESHOLD_MS: u64 = 800;
     const HANG_S: u64 = 5;
-    let desktop = Desktop::start()?;
+    let desktop = Session::start()?;
     let _agent = desktop.agent(&format!("not_answering_ms = {THRESHOLD_MS}"));
     let mut window = desktop.window();
     let is_pong = |mark: &Value| mark["kind"] == "ping" && mark["answered"] == true;
@@ -283,8 +286,34 @@ fn hang() -> Result<(), Missing> {
     Ok(())
 }
 
+/// While nobody uses the session, no window is asked: that is found out again and again.
+fn pause() -> Result<(), Missing> {
+    let desktop = Session::start()?;
+    let _agent = desktop.agent("not_answering_ms = 60000");
+    let _window = desktop.window();
+    let mut pressed = 0;
+    let mut answer_after = |desktop: &Session| {
+        let begun = now_ns();
+        until("an answer", || {
+            desktop.xdotool(&["key", "a"]);
+            pressed += 1;
+            let is_new = |mark: &Value| mark["sent_ns"].as_u64() > Some(begun);
+            desktop.recorder.marks().iter().any(is_new).then_some(())
+        });
+    };
+    for _ in 0..4 {
+        answer_after(&desktop);
+        std::thread::sleep(Duration::from_secs(7));
+        let before = desktop.recorder.marks().len();
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(desktop.recorder.marks().len(), before, "nobody uses the session");
+    }
+    answer_after(&desktop);
+    Ok(())
+}
+
 fn xterm_is_not_asked() -> Result<(), Missing> {
-    let desktop = Desktop::start()?;
+    let desktop = Session::start()?;
     let _agent = desktop.agent("input = 'private'");
     let _window = desktop.xterm();
     let end = Instant::now() + Duration::from_secs(2);
@@ -297,7 +326,7 @@ fn xterm_is_not_asked() -> Result<(), Missing> {
 }
 
 fn subscription() -> Result<(), Missing> {
-    let desktop = Desktop::start()?;
+    let desktop = Session::start()?;
     let _agent = desktop.agent(NO_PINGS);
     let judged = |line: &str| {
         let trigger = json!({"name": "editor", "kind": "wait", "text": "…"});
@@ -320,7 +349,7 @@ fn subscription() -> Result<(), Missing> {
 }
 
 fn portal() -> Result<(), Missing> {
-    let mut desktop = Desktop::start()?;
+    let mut desktop = Session::start()?;
     let agent =
         desktop.agent_in("input = 'private'", &[("WAYLAND_DISPLAY", "wayland-9"), ("DISPLAY", "")]);
     agent.line("warning: on Wayland no program sees the session's input");

@@ -1,5 +1,7 @@
-"""A window of GTK with a line of text. `hang SECONDS` on standard input keeps its thread busy."""
+"""A window of GTK with a line of text. `hang SECONDS` on standard input keeps its thread away from
+its event loop, `hang` until the next line. Prints when that begins and ends (CLOCK_MONOTONIC)."""
 import os
+import select
 import sys
 import time
 
@@ -14,11 +16,18 @@ window.connect("map-event", lambda *_: print("mapped", os.getpid(), flush=True))
 
 
 def command(*_):
-    words = sys.stdin.readline().split()
+    words = sys.stdin.buffer.raw.readline().split()
     if not words:
         Gtk.main_quit()
         return False
-    time.sleep(float(words[1]))
+    print("hangs", time.monotonic_ns(), flush=True)
+    if len(words) > 1:
+        time.sleep(float(words[1]))
+    else:
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            time.sleep(0.5)
+        sys.stdin.buffer.raw.readline()
+    print("hung", time.monotonic_ns(), flush=True)
     return True
 
 

@@ -7,7 +7,7 @@ use crate::wording::units;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use unhitch_model::{Origin, ProcessId, Trace, Value};
+use unhitch_model::{InputMarks, Origin, ProcessId, Trace, Value};
 
 /// What `unhitch info` prints.
 #[derive(Serialize, Debug)]
@@ -57,6 +57,9 @@ pub struct Info {
     /// Marks of people and programs, by kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     marks: BTreeMap<&'static str, u64>,
+    /// Which marks of input it holds, if it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_marks: Option<&'static str>,
     spans: Vec<SpanJson>,
     /// What the machine reported of itself; null where nothing was recorded.
     machine: Option<MachineJson>,
@@ -117,6 +120,7 @@ impl Info {
             notes: trace.meta.notes.clone(),
             saved: trace.meta.save.as_ref().map(|save| SavedJson::new(trace, save)),
             marks: marks(trace),
+            input_marks: trace.meta.input_marks.map(InputMarks::name),
             spans: trace
                 .spans
                 .iter()
@@ -177,6 +181,7 @@ impl Info {
             .map(|(name, count)| format!("{} {name}", units::count(*count)))
             .collect();
         line("marks", &counts.join(", "));
+        line("input marks", self.input_marks.unwrap_or_default());
         line("times", &format!("count from {}{}", self.origin, self.origin_clocks()));
         let since_origin = |ns: u64| units::seconds(ns.saturating_sub(self.origin_ns));
         let length = units::duration(self.duration_ns);
@@ -238,6 +243,23 @@ impl Info {
 mod tests {
     use super::*;
     use unhitch_model::{Loss, Window};
+
+    #[test]
+    fn a_trace_says_which_input_marks_it_holds() {
+        let info = |input_marks| {
+            let mut trace = Trace::default();
+            trace.meta.input_marks = input_marks;
+            let info = Info::new(&trace);
+            (info.text(), serde_json::to_value(&info).unwrap()["input_marks"].clone())
+        };
+        for marks in [InputMarks::Off, InputMarks::Private, InputMarks::Full] {
+            let (text, json) = info(Some(marks));
+            assert!(text.contains(&format!("\ninput marks {}\n", marks.name())), "{text}");
+            assert_eq!(json, marks.name());
+        }
+        let (text, json) = info(None);
+        assert!(!text.contains("input marks") && json.is_null(), "{text}");
+    }
 
     #[test]
     fn what_nobody_counted_is_not_none() {

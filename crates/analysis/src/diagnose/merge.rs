@@ -24,6 +24,8 @@ fn merge_once(analysis: &Analysis<'_>, stalls: Vec<Stall>) -> Vec<Stall> {
         }
         match merged.iter_mut().find(|known| {
             is_culprits_view(&stall, known)
+                || is_hang_of_user(known, &stall)
+                || is_hang_of_user(&stall, known)
                 || same_hang(known, &stall)
                 || same_cause(analysis, known, &stall)
         }) {
@@ -32,7 +34,8 @@ fn merge_once(analysis: &Analysis<'_>, stalls: Vec<Stall>) -> Vec<Stall> {
                 let mut victims = [known.victims.as_slice(), &stall.victims].concat();
                 victims.sort_unstable();
                 victims.dedup();
-                if better(analysis, &stall, known) {
+                let is_kept = is_hang_of_user(known, &stall);
+                if !is_kept && (is_hang_of_user(&stall, known) || better(analysis, &stall, known)) {
                     *known = stall;
                 }
                 known.victims = victims;
@@ -88,10 +91,21 @@ fn same_throttling(a: &Stall, b: &Stall) -> bool {
     quota.group == other.group && between <= quota.period_ns.saturating_mul(MAX_PERIODS_BETWEEN)
 }
 
-/// `view` is the same hang as its culprit experienced it: held up itself while it held up the
-/// victim of `stall`. Who took a CPU from others was not held up: what it did then is a story of
-/// its own.
+/// `view` is the same hang as its culprit experienced it, and no user was seen to wait for that.
 fn is_culprits_view(stall: &Stall, view: &Stall) -> bool {
+    is_view(stall, view) && !is_hang_of_user(view, stall)
+}
+
+/// A user was seen to wait for `hang`, but not for `stall`, whose victim waited for the same thread,
+/// as a window manager does for its programs: it is one more victim.
+fn is_hang_of_user(hang: &Stall, stall: &Stall) -> bool {
+    let is_seen = |stall: &Stall| stall.candidate.is_seen_by_user();
+    is_seen(hang) && !is_seen(stall) && is_view(stall, hang)
+}
+
+/// The culprit of `stall` was held up itself (`view`) while it held up the victim of `stall`. Who
+/// took a CPU from others was not held up: what it did then is a story of its own.
+fn is_view(stall: &Stall, view: &Stall) -> bool {
     let window = view.candidate.window;
     let covers = || {
         stall.candidate.window.intersect(window).duration_ns() as f64

@@ -122,35 +122,7 @@ impl Case<'_> {
             WeakKind::NoWake => Sentence::from(
                 "the recording ends before the lock is released; its owner was read from the lock",
             ),
-            WeakKind::Asked if hop.gave_up => sentence!(
-                "{} gave up before it had its answer; it is inferred that {} owed it, which it had \
-                 asked, and which worked meanwhile",
-                sleeper,
-                self.name(hop.by)
-            ),
-            WeakKind::Asked if hop.class == WaitClass::Process => sentence!(
-                "the recording ends before {}, for whose end {} waits",
-                self.name(hop.by),
-                sleeper
-            ),
-            WeakKind::Asked if hop.class.is_disk() => sentence!(
-                "the recording ends before {} has its answer; only {} was seen to serve a file \
-                 system",
-                sleeper,
-                self.name(hop.by)
-            ),
-            WeakKind::Asked if hop.class == WaitClass::Condition => sentence!(
-                "the recording ends before {} goes on; it is inferred that it waits for {}, the \
-                 thread of its process, or the child, that works meanwhile",
-                sleeper,
-                self.name(hop.by)
-            ),
-            WeakKind::Asked => sentence!(
-                "the recording ends before {} has its answer; {} was asked, answered before, or is \
-                 its child",
-                sleeper,
-                self.name(hop.by)
-            ),
+            WeakKind::Asked => self.unanswered(hop),
             WeakKind::RanOn => sentence!(
                 "for {} of the stall, {} only looked by its own timer; it is inferred that it \
                  waited for {}, the thread of its process that ran meanwhile",
@@ -197,6 +169,42 @@ impl Case<'_> {
                  whether that thread waited for a lock or a message",
                 part,
                 sleeper
+            ),
+        }
+    }
+
+    /// Why the thread that the sleeper of `hop` waited for is inferred: nothing shows its answer.
+    fn unanswered(&self, hop: &Hop) -> Sentence {
+        let sleeper = self.name(hop.sleeper);
+        match hop.class {
+            _ if hop.gave_up => sentence!(
+                "{} gave up before it had its answer; it is inferred that {} owed it, which it had \
+                 asked, and which worked meanwhile",
+                sleeper,
+                self.name(hop.by)
+            ),
+            WaitClass::Process => sentence!(
+                "the recording ends before {}, for whose end {} waits",
+                self.name(hop.by),
+                sleeper
+            ),
+            class if class.is_disk() => sentence!(
+                "the recording ends before {} has its answer; only {} was seen to serve a file \
+                 system",
+                sleeper,
+                self.name(hop.by)
+            ),
+            WaitClass::Condition => sentence!(
+                "the recording ends before {} goes on; it is inferred that it waits for {}, the \
+                 thread of its process, or the child, that works meanwhile",
+                sleeper,
+                self.name(hop.by)
+            ),
+            _ => sentence!(
+                "the recording ends before {} has its answer; {} was asked, answered before, or is \
+                 its child",
+                sleeper,
+                self.name(hop.by)
             ),
         }
     }

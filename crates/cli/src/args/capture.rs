@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(ClapArgs, Clone, Debug)]
 pub struct RecorderArgs {
     /// Size of each CPU's ring buffer, 256K to 1G, e.g. 16M; rounded up to a power of two [default:
-    /// 16M; with BPF 16M for all CPUs together]
+    /// 16M, and at most 256M for all CPUs together; with BPF 16M for all]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub buffer: Option<usize>,
     /// CPU samples per second on each CPU; 0 turns sampling off

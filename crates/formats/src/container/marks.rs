@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 use unhitch_model::{
-    EventHead, EventKind, Field, FieldType, KindId, Layout, MARK_PROVIDER, MarkEvent, ProcessId,
-    StackId, Time, Trace,
+    EventHead, EventKind, Field, FieldType, InputMarks, KindId, Layout, MARK_PROVIDER, MarkEvent,
+    ProcessId, StackId, Time, Trace,
 };
 
 /// Maximum number of marks that are read of a trace.
@@ -20,6 +20,9 @@ pub struct MarkFile {
     pub version: u32,
     /// Which input the recorder took: `off`, `private` or `full`.
     pub input: String,
+    /// Which input it got, as far as it took it: the most that agents said they send, and that the
+    /// marks are. Empty in files of older recorders.
+    pub holds: String,
     /// Marks that were refused because their sender sent too many.
     pub refused: u64,
     /// By time.
@@ -111,17 +114,24 @@ impl Mark {
 }
 
 impl MarkFile {
-    /// The member's name and content; `None` without anything to say.
+    /// The member's name and content.
     pub fn entry(&self) -> Option<(String, Vec<u8>)> {
-        let empty = self.marks.is_empty() && self.refused == 0;
-        let json = (!empty).then(|| serde_json::to_vec(self));
-        json?.ok().map(|json| (super::members::MARKS.to_owned(), json))
+        let json = serde_json::to_vec(self).ok()?;
+        Some((super::members::MARKS.to_owned(), json))
+    }
+
+    /// Which marks of input it holds, whatever it says; `None` if nothing tells.
+    fn input_marks(&self) -> Option<InputMarks> {
+        let modes = self.marks.iter().filter_map(|mark| mark.mode.as_deref());
+        let said = std::iter::once(self.holds.as_str());
+        said.chain(modes).filter_map(InputMarks::of_name).max()
     }
 
     /// Adds the marks to the events of a trace.
     pub(super) fn apply(mut self, trace: &mut Trace) {
         self.marks.truncate(MAX_MARKS);
         self.marks.sort_by_key(|mark| mark.time_ns);
+        trace.meta.input_marks = self.input_marks();
         if self.refused > 0 {
             trace.warnings.add(format!(
                 "{} marks were refused: their senders sent too many at once",
@@ -173,6 +183,25 @@ fn kind(
 mod tests {
     use super::*;
     use unhitch_model::Value;
+
+    #[test]
+    fn a_trace_never_claims_less_than_its_marks_are() {
+        let key = |mode: &str| Mark { mode: Some(mode.to_owned()), ..Mark::default() };
+        let full = || vec![key("private"), key("full")];
+        for (holds, marks, expected) in [
+            ("off", vec![], Some(InputMarks::Off)),
+            ("private", vec![], Some(InputMarks::Private)),
+            ("", vec![], None),
+            ("", vec![Mark::default(), key("private")], Some(InputMarks::Private)),
+            ("off", full(), Some(InputMarks::Full)),
+            ("all", vec![key("later")], None),
+        ] {
+            let mut trace = Trace::default();
+            let holds = holds.to_owned();
+            MarkFile { holds, marks, ..MarkFile::default() }.apply(&mut trace);
+            assert_eq!(trace.meta.input_marks, expected);
+        }
+    }
 
     #[test]
     fn marks_become_events_between_those_that_are_there() {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 use unhitch_formats::container::{Mark, TriggerFacts};
+use unhitch_model::InputMarks;
 
 /// Maximum length of a trigger's or a mark's text, bytes.
 const MAX_TEXT_BYTES: usize = 256;
@@ -26,7 +27,8 @@ pub(crate) enum Request {
     /// What to add to the notes of a trace.
     Note(NoteRequest),
     Status,
-    Subscribe,
+    /// Which marks of input the subscriber sends, if it says so.
+    Subscribe(Option<InputMarks>),
     Configuration,
     Reload,
 }
@@ -73,7 +75,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
         "marks" => marks(value),
         "note" => note(value).map(Request::Note),
         "status" => Ok(Request::Status),
-        "subscribe" => Ok(Request::Subscribe),
+        "subscribe" => subscribe(&value).map(Request::Subscribe),
         "configuration" => Ok(Request::Configuration),
         "reload" => Ok(Request::Reload),
         _ => Err(UNKNOWN.to_owned()),
@@ -102,6 +104,12 @@ fn note(value: Value) -> Result<NoteRequest, String> {
         return Err(format!("note: a text of at most {MAX_NOTE_BYTES} bytes is expected"));
     }
     Ok(note)
+}
+
+fn subscribe(value: &Value) -> Result<Option<InputMarks>, String> {
+    let Some(input) = value.get("input") else { return Ok(None) };
+    let known = input.as_str().and_then(InputMarks::of_name);
+    known.map(Some).ok_or_else(|| "subscribe: input is off, private or full".to_owned())
 }
 
 /// A client's trigger. Names are those of the configuration's, so it has none.
@@ -214,11 +222,19 @@ mod tests {
             json!({"note": {"path": "/a.hitch"}}),
             json!({"note": {"path": "/a.hitch", "text": " "}}),
             json!({"note": {"path": "/a.hitch", "text": "x".repeat(4097)}}),
+            json!({"subscribe": {"input": "all"}}),
             json!({"marks": {}}),
             json!({"marks": vec![json!({}); 257]}),
         ] {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_subscriber_may_say_which_input_it_sends() {
+        let full = Request::Subscribe(Some(InputMarks::Full));
+        assert_eq!(read(json!({"subscribe": {"input": "full"}})), Ok(full));
+        assert_eq!(read(json!({"subscribe": {}})), Ok(Request::Subscribe(None)));
     }
 
     #[test]

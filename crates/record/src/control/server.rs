@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use unhitch_model::InputMarks;
 
 /// Maximum number of clients at a time. Beyond this, the oldest of the user with the most is
 /// disconnected.
@@ -51,6 +52,8 @@ struct Client {
     socket: UnixStream,
     lines: Lines,
     state: State,
+    /// Which marks of input it sends, as it says.
+    input: Option<InputMarks>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -134,9 +137,17 @@ impl Server {
         self.clients.iter().find(|known| known.id == client).map(|known| known.peer.class)
     }
 
-    /// Answers a subscription.
-    pub(crate) fn subscribe(&mut self, client: ClientId) {
+    /// Answers a subscription of one that sends these marks of input.
+    pub(crate) fn subscribe(&mut self, client: ClientId, input: Option<InputMarks>) {
+        if let Some(known) = self.clients.iter_mut().find(|known| known.id == client) {
+            known.input = input;
+        }
         self.send(client, &json!({ "subscribed": true }), State::Subscribed);
+    }
+
+    /// Which marks of input the agents that are connected send, as they say.
+    pub(crate) fn input_of_agents(&self) -> impl Iterator<Item = InputMarks> + '_ {
+        self.clients.iter().filter_map(|client| client.input)
     }
 
     /// Sends a line to all subscribers, as `line` has it for their class.
@@ -177,7 +188,7 @@ impl Server {
         let id = ClientId(self.next);
         self.next += 1;
         let lines = Lines::new(MAX_LINE_LEN, REQUEST_TIMEOUT);
-        Some(Client { id, peer, socket, lines, state: State::Reading })
+        Some(Client { id, peer, socket, lines, state: State::Reading, input: None })
     }
 
     /// The client's request, if it is complete. The client is kept unless it has failed.

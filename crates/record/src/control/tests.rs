@@ -1,6 +1,7 @@
 //! Tests of both ends together.
 
 use super::line::Lines;
+use super::request::Request;
 use super::socket::{MAX_LINE_LEN, SOCKET};
 use super::*;
 use crate::error::Error;
@@ -12,6 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
+use unhitch_model::InputMarks;
 
 fn save(socket: &Path, notes: Option<&str>) -> Result<Answer, Error> {
     request_save(socket, &json!({ "notes": notes }))
@@ -272,22 +274,29 @@ fn subscribers_are_told_and_one_that_does_not_read_is_dropped() {
     let subscribe = || {
         let mut client = UnixStream::connect(&socket).unwrap();
         let mut lines = Lines::new(MAX_LINE_LEN, Duration::from_secs(60));
-        client.write_all(b"{\"subscribe\":{}}\n").unwrap();
+        client.write_all(b"{\"subscribe\":{\"input\":\"private\"}}\n").unwrap();
         assert_eq!(client::read_answer(&mut client, &mut lines).unwrap()["subscribed"], true);
         (client, lines)
     };
     let ((mut reads, mut lines), _sleeps) = with_server(
         &mut server,
         || (subscribe(), subscribe()),
-        |server, incoming| server.subscribe(incoming.client),
+        |server, incoming| {
+            let Request::Subscribe(input) = incoming.request else { panic!("{incoming:?}") };
+            server.subscribe(incoming.client, input);
+        },
     );
     assert_eq!(server.fds().len(), 3);
+    assert_eq!(server.input_of_agents().collect::<Vec<_>>(), [InputMarks::Private; 2]);
     let long = "x".repeat(32 << 10);
     for number in 0..100 {
         server.publish(|_| json!({ "saved": number, "long": long }));
         assert_eq!(client::read_answer(&mut reads, &mut lines).unwrap()["saved"], number);
     }
     assert_eq!(server.fds().len(), 2, "its buffer was full");
+    drop(reads);
+    assert!(server.accept().is_empty());
+    assert_eq!(server.input_of_agents().count(), 0, "both have left");
 }
 
 #[test]

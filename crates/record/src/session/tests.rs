@@ -13,6 +13,22 @@ fn engine(test: &str, options: &Options) -> Option<Engine> {
     loaded.inspect_err(|error| eprintln!("SKIPPED {test}: {}", error.with_causes())).ok()
 }
 
+/// Where BPF could not record, a machine with many CPUs had 16 MiB for each of them.
+#[test]
+fn regression_the_default_of_performance_events_is_limited_in_all() {
+    for engine in [EngineChoice::Auto, EngineChoice::Perf] {
+        let each = |cpus| ring_len(&options(engine), cpus);
+        assert_eq!([1, 2, 16].map(each), [16 << 20; 3]);
+        for cpus in [17, 24, 64, 100, 256, 1024] {
+            let all = each(cpus) * cpus;
+            assert!((65 << 20..=256 << 20).contains(&all), "{cpus}: {all}");
+        }
+        // What was asked for is not limited.
+        let asked = Options { ring_bytes_per_cpu: Some(5 << 20), ..options(engine) };
+        assert_eq!(ring_len(&asked, 1024), 8 << 20);
+    }
+}
+
 #[test]
 fn live_if_the_verifier_refuses_performance_events_record() {
     let test = "live_if_the_verifier_refuses_performance_events_record";

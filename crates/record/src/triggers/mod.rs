@@ -5,6 +5,7 @@
 //! whether a trace is saved. Threads end when their [`Sources`] are dropped.
 
 mod command;
+mod group;
 mod heartbeat;
 mod hit;
 mod hung_tasks;
@@ -35,7 +36,7 @@ pub(crate) struct Sources {
 
 /// The numbers of the control groups that `triggers` are about.
 fn groups_of(triggers: &[TriggerConfig]) -> Vec<Option<u64>> {
-    let group = |trigger: &TriggerConfig| waits::group_id(trigger.what.control_group()?).ok();
+    let group = |trigger: &TriggerConfig| group::number(trigger.what.control_group()?).ok();
     triggers.iter().map(group).collect()
 }
 
@@ -97,7 +98,7 @@ impl Sources {
             })
             .filter(|(number, _, watched)| {
                 let missing = match &watched.target {
-                    Target::ControlGroup(path) => waits::group_id(path).err(),
+                    Target::ControlGroup(path) => group::number(path).err(),
                     _ => None,
                 };
                 let is_there = missing.is_none();
@@ -136,21 +137,28 @@ impl Drop for Sources {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::path::PathBuf;
     use std::time::Duration;
+
+    /// It was armed, and never fired: tasks were compared by their groups of version 2.
+    #[test]
+    fn regression_a_control_group_of_version_1_is_refused() {
+        let folder = std::path::Path::new("/sys/fs/cgroup/cpu");
+        if !folder.join("tasks").exists() {
+            let _ = writeln!(std::io::stderr(), "SKIPPED control groups of version 1: none here");
+            return;
+        }
+        let reason = group::number("/cpu").unwrap_err();
+        assert!(reason.ends_with("it is no control group of version 2"), "{reason}");
+    }
 
     #[test]
     fn a_control_group_of_the_same_name_is_another_one() {
-        let hierarchies =
-            ["cpu", "unified", "."].map(|name| PathBuf::from("/sys/fs/cgroup").join(name));
-        let name = format!("unhitch-triggers-{}", std::process::id());
-        let made = hierarchies.iter().find(|root| std::fs::create_dir(root.join(&name)).is_ok());
-        let Some(root) = made else {
+        let path = format!("/unhitch-triggers-{}", std::process::id());
+        let folder = group::folder("/").join(&path[1..]);
+        if std::fs::create_dir(&folder).is_err() || group::number(&path).is_err() {
             let _ = writeln!(std::io::stderr(), "SKIPPED a_control_group_of_the_same_name");
             return;
-        };
-        let folder = root.join(&name);
-        let path = folder.strip_prefix("/sys/fs/cgroup").unwrap().to_str().unwrap().to_owned();
+        }
         let watched = |target| Watched {
             threshold: Duration::from_millis(200),
             target,

@@ -1,6 +1,7 @@
 //! Pressure stall information: the kernel tells when tasks were held up for so much of a time
 //! (Documentation/accounting/psi.rst).
 
+use super::group;
 use super::hit::Hit;
 use super::what::Pressure;
 use crate::sys;
@@ -10,9 +11,6 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use unhitch_model::units;
-
-/// Where control groups are.
-const GROUPS: &str = "/sys/fs/cgroup";
 
 impl Pressure {
     pub(super) fn words(&self) -> String {
@@ -34,9 +32,7 @@ impl Pressure {
     fn path(&self) -> PathBuf {
         let name = self.resource.name();
         match &self.control_group {
-            Some(group) => {
-                Path::new(GROUPS).join(group.trim_matches('/')).join(format!("{name}.pressure"))
-            }
+            Some(group) => group::folder(group).join(format!("{name}.pressure")),
             None => Path::new("/proc/pressure").join(name),
         }
     }

@@ -2,15 +2,15 @@
 //! writes a record for each that is longer. A wait that does not end is found here: its thread is in
 //! a map of the programs.
 
+use super::group;
 use super::hit::{Hit, Reporter};
 use super::what::{Target, Watched};
 use crate::sys;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfLoader};
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl Watch {
                 BY_PID
             }
             Target::ControlGroup(path) => {
-                group = group_id(path)?;
+                group = group::number(path)?;
                 BY_GROUP
             }
             Target::User(uid) => {
@@ -121,13 +121,6 @@ fn name_bytes(text: &str) -> [u8; 16] {
     name
 }
 
-/// The kernel's number of a control group, which is that of its folder.
-pub(super) fn group_id(path: &str) -> Result<u64, String> {
-    let folder = Path::new("/sys/fs/cgroup").join(path.trim_matches('/'));
-    let about = std::fs::metadata(&folder);
-    about.map(|about| about.ino()).map_err(|error| format!("{}: {error}", folder.display()))
-}
-
 /// The program at work.
 struct Watching {
     watches: Vec<Watch>,
@@ -135,8 +128,8 @@ struct Watching {
     _program: Ebpf,
     hits: RingBuf<MapData>,
     threads: HashMap<MapData, u32, ThreadWords>,
-    /// What was reported already: a thread, and since when.
-    reported: FxHashMap<(u32, u64), ()>,
+    /// What was reported already: by which watch, a thread, and since when.
+    reported: FxHashSet<(usize, u32, u64)>,
 }
 
 impl Watching {
@@ -163,7 +156,7 @@ impl Watching {
         let hook: &mut BtfTracePoint = hook.try_into().map_err(|error| failed(&error))?;
         hook.load("sched_switch", &btf).map_err(|error| failed(&error))?;
         hook.attach().map_err(|error| failed(&error))?;
-        let reported = FxHashMap::default();
+        let reported = FxHashSet::default();
         Ok(Self { watches, _program: program, hits, threads, reported })
     }
 
@@ -179,7 +172,7 @@ impl Watching {
             while let Some(record) = self.hits.next() {
                 let Some(record) = Record::read(&record) else { continue };
                 // It was reported while it went on.
-                if self.reported.remove(&(record.tid, record.from)).is_none()
+                if !self.reported.remove(&(record.watch, record.tid, record.from))
                     && let Some(watch) = self.watches.get(record.watch)
                 {
                     reporter.report(watch.hit(&record, false));
@@ -202,7 +195,7 @@ impl Watching {
                 if !Path::new(&format!("/proc/{}/task/{tid}", record.pid)).exists() {
                     continue;
                 }
-                if self.reported.insert((tid, record.from), ()).is_none() {
+                if self.reported.insert((number, tid, record.from)) {
                     reporter.report(watch.hit(&record, true));
                 }
             }

@@ -31,7 +31,7 @@ impl Service<'_> {
                 Err(answer) => answer,
             },
             Request::Status => json!({ "status": self.status_json(peer.class) }),
-            Request::Subscribe => return self.server.subscribe(client),
+            Request::Subscribe(input) => return self.server.subscribe(client, input),
             Request::Configuration | Request::Reload if !is_owner => {
                 json!({ "error": "only the recorder's owner and root may ask for this" })
             }

@@ -333,7 +333,11 @@ impl<'a> Service<'a> {
             suppressed: self.gate.suppressed(),
         };
         let snapshot = self.recorder.snapshot_until(self.signals.stop);
-        let marks = self.marks.of_trace(snapshot.window(), self.config.input);
+        let marks = self.marks.of_trace(
+            snapshot.window(),
+            self.config.input,
+            self.server.input_of_agents(),
+        );
         let entries = marks.entry().into_iter().chain(save.entry()).collect();
         let what = if wanted.by_hand { "save" } else { "auto" };
         let (result, kept) = match snapshot.prepare(&Extras { notes: wanted.notes, entries }) {

@@ -2,9 +2,8 @@
 
 use super::super::values::{Share, Size, Time};
 use super::checks::{Wrong, absolute, at_least, delay, group_id};
-use super::settings::{Config, GroupReads, Limits, RING_BYTES, Retention};
+use super::settings::{Config, GroupReads, Limits, Retention};
 use super::trigger::{Defaults, TriggerToml};
-use crate::marks::InputMarks;
 use crate::options::{EngineChoice, Options};
 use crate::triggers::TriggerConfig;
 use serde::Deserialize;
@@ -12,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
 use unhitch_formats::container::Readers;
+use unhitch_model::InputMarks;
 
 /// Maximum number of triggers.
 const MAX_TRIGGERS: usize = 64;
@@ -219,15 +219,12 @@ impl RecorderToml {
         };
         let mut options = Options { engine, ..Options::default() };
         let cpus = crate::procfs::online_cpus().len().max(1);
-        let each = RING_BYTES.0.min(RING_BYTES.1 / cpus).max(256 << 10);
         options.ring_bytes_per_cpu = match (self.buffer, self.memory) {
             (Some(_), Some(memory)) => {
                 return Err((memory.span(), "either buffer or memory can be given".to_owned()));
             }
             (Some(buffer), None) => Some(ring_size(&buffer, 1)?),
             (None, Some(memory)) => Some(ring_size(&memory, cpus)?),
-            // The default of BPF is a total already.
-            (None, None) if options.engine == EngineChoice::Perf => Some(each),
             (None, None) => None,
         };
         if let Some(rate) = self.rate {

@@ -2,16 +2,12 @@
 
 use super::super::values::Share;
 use crate::control::MACHINE_FOLDER;
-use crate::marks::InputMarks;
 use crate::options::Options;
 use crate::triggers::TriggerConfig;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Memory of all rings together, unless the configuration says otherwise: at most so much for each
-/// CPU, and so much in all.
-pub(super) const RING_BYTES: (usize, usize) = (16 << 20, 256 << 20);
+use unhitch_model::InputMarks;
 
 /// How the always-on recorder works.
 #[derive(Clone, Debug)]
@@ -107,7 +103,7 @@ impl Default for Config {
             folder: ".".into(),
             retention: Retention { max_traces: 0, max_bytes: 0, min_free: Share::Bytes(0) },
             limits: Limits::default(),
-            input: InputMarks::default(),
+            input: InputMarks::Private,
             verdict: false,
             metrics: None,
             triggers: Vec::new(),

@@ -1,0 +1,219 @@
+//! The whole of it: the recorder as a service, the agent, and a desktop session, from the hang of a
+//! window to the notification that says why. All are real but the desktop's services on the message
+//! bus.
+//!
+//! `UNHITCH_SOAK=N` makes a window hang N times, with rings that reach back 30 s, and prints how long
+//! the notifications took.
+
+use desktop::Desktop;
+use program::{Missing, Program, until};
+use recorder::{Service, UNHITCH, skipped, text, unhitch};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+#[path = "../crates/agent/tests/session/desktop.rs"]
+mod desktop;
+#[path = "../crates/agent/tests/session/program.rs"]
+mod program;
+#[path = "service/recorder.rs"]
+mod recorder;
+
+/// Saves are made whenever the agent asks for one.
+const SETTINGS: &str = "[retention]\nmin_free = \"0\"\n[limits]\nper_hour = 1000\nburst = 1000\n\
+                        min_interval = \"0s\"\n";
+/// How far back rings reach before a hang that is timed, nanoseconds.
+const HELD_NS: u64 = 30_000_000_000;
+
+/// An agent, whose words are printed if its test fails.
+struct Agent(Program);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("agent: {:#?}", self.0.errors());
+        }
+    }
+}
+
+/// A recorder, and a session with its agent; `None` where that cannot be had.
+fn start(test: &str, agent: &[&str]) -> Option<(Service, Desktop, Agent)> {
+    let service = Service::start(test, SETTINGS, "")?;
+    let desktop = match Desktop::start() {
+        Ok(desktop) => desktop,
+        Err(Missing(what)) => {
+            skipped(test, &format!("there is no {what}"));
+            return None;
+        }
+    };
+    let socket = service.socket();
+    let arguments = [&["agent", "--socket", &socket][..], agent].concat();
+    let agent = desktop.start_program(UNHITCH, &arguments);
+    until("the agent", || agent.errors().into_iter().find(|line| line.contains("saves; input")));
+    Some((service, desktop, Agent(agent)))
+}
+
+/// The time with which a line of the window's ends, nanoseconds.
+fn time_of(line: &str) -> u64 {
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// The answer about a trace.
+fn answer(trace: &str) -> Value {
+    let output = unhitch(&["why", "--json", trace]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+}
+
+/// True if the answer tells a stall of this kind whose victim is the first thread of a process.
+fn tells(answer: &Value, kind: &str, pid: u32) -> bool {
+    let mut stalls = answer["stalls"].as_array().unwrap().iter();
+    stalls.any(|stall| stall["kind"] == kind && stall["victim"]["tid"] == pid)
+}
+
+/// The marks that a trace holds, as they are stored.
+fn marks(trace: &str) -> Vec<Value> {
+    let mut zip = zip::ZipArchive::new(std::fs::File::open(trace).unwrap()).unwrap();
+    let file: Value = match zip.by_name("marks.json") {
+        Ok(member) => serde_json::from_reader(member).unwrap(),
+        Err(_) => return Vec::new(),
+    };
+    file["marks"].as_array().unwrap().clone()
+}
+
+/// Which marks of input a trace says that it holds.
+fn input_marks(trace: &str) -> Value {
+    let info = unhitch(&["info", "--json", trace]).stdout;
+    serde_json::from_slice::<Value>(&info).unwrap()["input_marks"].clone()
+}
+
+/// What a notification shows of a text.
+fn as_shown(line: &str) -> String {
+    let cut: String = line.chars().take(400).collect();
+    cut.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// The times of one hang, nanoseconds.
+struct Times {
+    /// When the window began to hang.
+    hung: u64,
+    /// When the agent had seen enough of it.
+    seen: u64,
+    /// When its verdict was shown.
+    shown: u64,
+}
+
+/// A window with the focus that has answered: the agent reports no other.
+fn window_that_answers(service: &Service, desktop: &Desktop) -> Program {
+    let window = desktop.window();
+    let is_answer = |mark: &Value| mark["pid"] == window.pid() && mark["answered"] == true;
+    until("an answer of the window", || {
+        // The window of an earlier hang may have kept the focus for a moment.
+        desktop.focus("victim");
+        // It is asked twice a second while somebody types.
+        for _ in 0..4 {
+            desktop.xdotool(&["key", "a"]);
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        let saved = text(&unhitch(&["save", "--socket", &service.socket()]).stdout);
+        marks(saved.trim()).iter().any(is_answer).then_some(())
+    });
+    // An automatic save while others are in work would only repeat those.
+    until("the recorder to be done", || (service.status()["saving"] == false).then_some(()));
+    window
+}
+
+/// A window hangs while keys are typed into it, until its verdict is there.
+fn hang(service: &Service, desktop: &Desktop) -> Times {
+    let mut window = window_that_answers(service, desktop);
+    let pid = window.pid();
+    window.tell("hang");
+    let hung = time_of(&window.line("hangs"));
+    let time = |value: &Value| value.as_u64().unwrap();
+    let is_of_this =
+        |trace: &Value| trace["trigger"]["pid"] == pid && time(&trace["trigger"]["to_ns"]) > hung;
+    let is_judged = |trace: &Value| is_of_this(trace) && !trace["verdict"].is_null();
+    let list = service.list_when(|list| {
+        desktop.xdotool(&["key", "a"]);
+        list.iter().any(is_judged)
+    });
+    let trace = list.into_iter().find(is_judged).unwrap();
+    window.tell("go on");
+    let (trigger, verdict) = (&trace["trigger"], &trace["verdict"]);
+    assert_eq!((&trigger["kind"], &trigger["tid"]), (&json!("not_answering"), &json!(pid)));
+    assert_eq!(trace["by_hand"], false);
+    let stall = &verdict["stall"];
+    assert_eq!((&stall["kind"], &stall["victim"]["tid"]), (&json!("ui_delay"), &json!(pid)));
+    let shown = desktop.notification(&as_shown(verdict["line"].as_str().unwrap()));
+    let path = trace["path"].as_str().unwrap();
+    let answer = answer(path);
+    assert!(tells(&answer, "ui_delay", pid), "{answer:#}");
+    assert_eq!(input_marks(path), "off");
+    Times { hung, seen: time(&trigger["to_ns"]), shown: time(&shown["time_ns"]) }
+}
+
+/// Prints the median and the most of these times, nanoseconds.
+fn print(what: &str, times: impl Iterator<Item = u64>) {
+    let mut sorted: Vec<u64> = times.map(|ns| ns / 1_000_000).collect();
+    sorted.sort_unstable();
+    let (median, most) = (sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
+    println!("{what}: {median} ms, at most {most} ms, of {}", sorted.len());
+}
+
+#[test]
+fn live_a_window_that_hangs_is_saved_judged_and_told() {
+    let test = "live_a_window_that_hangs_is_saved_judged_and_told";
+    let rounds: Option<usize> = std::env::var("UNHITCH_SOAK").ok().and_then(|n| n.parse().ok());
+    let Some((service, desktop, _agent)) = start(test, &["--not-answering", "500"]) else { return };
+    let Some(rounds) = rounds else {
+        hang(&service, &desktop);
+        return;
+    };
+    let mut times = Vec::new();
+    for _ in 0..rounds {
+        while service.status()["held_ns"].as_u64() < Some(HELD_NS) {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        times.push(hang(&service, &desktop));
+        let last = &times[times.len() - 1];
+        let ms = |from: u64| (last.shown - from) / 1_000_000;
+        println!("{} ms from the hang, {} ms from the save", ms(last.hung), ms(last.seen));
+    }
+    print("from the hang to its verdict", times.iter().map(|times| times.shown - times.hung));
+    print("from the save to its verdict", times.iter().map(|times| times.shown - times.seen));
+}
+
+#[test]
+fn live_keys_that_wait_are_marked_by_class_and_told_of() {
+    let test = "live_keys_that_wait_are_marked_by_class_and_told_of";
+    let agent = ["--not-answering", "0", "--input", "private"];
+    let Some((service, desktop, _agent)) = start(test, &agent) else { return };
+    let mut window = desktop.window();
+    desktop.xdotool(&["key", "z"]);
+    window.tell("hang");
+    window.line("hangs");
+    for key in ["a", "7", "space"] {
+        desktop.xdotool(&["key", key]);
+    }
+    // Less than a user notices is no stall.
+    std::thread::sleep(Duration::from_millis(300));
+    window.tell("go on");
+    window.line("hung");
+    desktop.xdotool(&["key", "ctrl+super+r"]);
+    let list = service.list_when(|list| list.first().is_some_and(|one| !one["verdict"].is_null()));
+    let trace = &list[0];
+    assert_eq!((&trace["trigger"]["kind"], &trace["by_hand"]), (&json!("hot_key"), &json!(true)));
+    desktop.notification(&as_shown(trace["verdict"]["line"].as_str().unwrap()));
+    let path = trace["path"].as_str().unwrap();
+    let answer = answer(path);
+    assert!(tells(&answer, "input", window.pid()), "{answer:#}");
+    assert!(answer.to_string().contains("3 keys waited up to"), "{answer:#}");
+    assert_eq!(input_marks(path), "private");
+    // Modifiers may be those of the hot key.
+    let marks = marks(path);
+    let is_press = |mark: &&Value| mark["press"] == true && mark["class"] != "modifier";
+    let classes: Vec<&Value> = marks.iter().filter(is_press).map(|mark| &mark["class"]).collect();
+    assert_eq!(classes, ["letter", "letter", "digit", "space"]);
+    for mark in &marks {
+        assert_eq!((&mark["kind"], &mark["mode"]), (&json!("key"), &json!("private")), "{mark}");
+        assert!(mark.get("code").is_none() && mark.get("text").is_none(), "{mark}");
+    }
+}
