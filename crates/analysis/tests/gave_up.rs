@@ -22,20 +22,31 @@ enum Answers {
     OfOthers,
 }
 
+/// Who works on the last request, if anybody does.
+#[derive(Clone, Copy, PartialEq)]
+enum Busy {
+    Server,
+    /// Another thread of the server, to which it hands the request.
+    Worker,
+    Nobody,
+}
+
 /// The event loop asks a server every 10 ms from 60 ms on, and has its answer after 5 ms. At 100 ms it
-/// asks again, and waits for a second, until its timer ends that. Meanwhile the server works for
-/// `busy_ms`, and then waits for requests.
-fn asked(busy_ms: u64, answers: Answers) -> (Trace, ThreadId) {
+/// asks again, and waits for a second, until its timer ends that. The server's main thread takes 20 ms
+/// for that, or more if it is busy, and then waits for requests. Returns the server's threads, too.
+fn asked(busy: Busy, answers: Answers) -> (Trace, [ThreadId; 2]) {
     let mut desktop = Desktop::new();
     let ui = desktop.ui;
     let server = desktop.scene.thread(800, 800, "server");
+    let worker = desktop.scene.thread(800, 801, "worker");
     let other = desktop.scene.thread(900, 900, "other");
     let reply = desktop.scene.stack(&REPLY);
     let accept = desktop.scene.stack(&["serve", "|", "inet_csk_accept"]);
-    let busy = desktop.scene.stack(&["serve", "render_report"]);
+    let report = desktop.scene.stack(&["serve", "render_report"]);
     let send = desktop.scene.stack(&["main", "send", "|", "tcp_sendmsg", "sock_def_readable"]);
     let timer =
         desktop.scene.stack(&["main", "|", "asm_sysvec_apic_timer_interrupt", "hrtimer_wakeup"]);
+    let busy_ms = if busy == Busy::Server { 1_150 } else { 20 };
     desktop.pump_all(0, 60);
     let scene = &mut desktop.scene;
     for at in (60..=100).step_by(10).map(|ms| ms * MS) {
@@ -44,7 +55,7 @@ fn asked(busy_ms: u64, answers: Answers) -> (Trace, ThreadId) {
         scene.switch(at + 10, 1, IDLE, Runnable, server, NONE);
         scene.switch(at + 50, 0, ui, Sleeping, IDLE, reply);
         if at == 100 * MS {
-            (0..ms).for_each(|tick| _ = scene.sample(at + tick * MS + 500, 1, server, busy));
+            (0..ms).for_each(|tick| _ = scene.sample(at + tick * MS + 500, 1, server, report));
         } else {
             match answers {
                 Answers::Seen => scene.wake(at + 5 * MS, 1, server, ui, WakeFlags::default(), send),
@@ -57,18 +68,23 @@ fn asked(busy_ms: u64, answers: Answers) -> (Trace, ThreadId) {
         }
         scene.switch(at + ms * MS + 20, 1, server, Sleeping, IDLE, accept);
     }
+    if busy == Busy::Worker {
+        scene.wake(115 * MS, 1, server, worker, WakeFlags::default(), NONE);
+        scene.switch(115 * MS + 10, 2, IDLE, Runnable, worker, NONE);
+        (116..1_300).for_each(|ms| _ = scene.sample(ms * MS, 2, worker, report));
+    }
     scene.wake(1_100 * MS, 0, IDLE, ui, WakeFlags::HARDIRQ, timer);
     scene.switch(1_100 * MS + 9, 0, IDLE, Runnable, ui, NONE);
     desktop.pump_all(1_110, 1_300);
     let mut trace = desktop.scene.finish(3, 1_300 * MS);
     trace.meta.system = System::Linux;
-    (trace, server)
+    (trace, [server, worker])
 }
 
 #[test]
 fn a_server_that_worked_owed_the_answer() {
     for answers in [Answers::Seen, Answers::Short] {
-        let (trace, server) = asked(1_150, answers);
+        let (trace, [server, _]) = asked(Busy::Server, answers);
         let (stall, text) = judged(&trace);
         assert_eq!(stall.finding.culprit, Some(server), "{text}");
         assert_eq!(stall.finding.pattern, Pattern::CpuBound, "{text}");
@@ -80,15 +96,22 @@ fn a_server_that_worked_owed_the_answer() {
 }
 
 #[test]
+fn a_thread_to_which_a_server_handed_the_request_owed_the_answer() {
+    let (trace, [_, worker]) = asked(Busy::Worker, Answers::Short);
+    let (stall, text) = judged(&trace);
+    assert_eq!(stall.finding.culprit, Some(worker), "{text}");
+}
+
+#[test]
 fn who_never_answered_owes_nothing() {
-    let (trace, server) = asked(1_150, Answers::OfOthers);
+    let (trace, [server, _]) = asked(Busy::Server, Answers::OfOthers);
     let (stall, text) = judged(&trace);
     assert_ne!(stall.finding.culprit, Some(server), "{text}");
 }
 
 #[test]
 fn a_server_that_rested_owed_nothing() {
-    let (trace, server) = asked(20, Answers::Seen);
+    let (trace, [server, _]) = asked(Busy::Nobody, Answers::Seen);
     let (stall, text) = judged(&trace);
     assert_ne!(stall.finding.culprit, Some(server), "{text}");
     assert_eq!(stall.finding.pattern, Pattern::TimerSleep, "{text}");

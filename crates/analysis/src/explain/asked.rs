@@ -41,7 +41,8 @@ fn asked(
     let process = |thread: ThreadId| analysis.trace.threads.get(thread).process;
     let since = Window::new(began(analysis, sleep), sleep.window.end);
     let before = || answered_before(analysis, thread, sleep);
-    let asked = match (descriptor(analysis, sleep), class_of(analysis, sleep)) {
+    let class = class_of(analysis, sleep);
+    let asked = match (descriptor(analysis, sleep), class) {
         (Some(_), _) => {
             let peer = only_peer(analysis, thread, sleep).or_else(before)?;
             // It may be too busy to have been woken.
@@ -60,7 +61,14 @@ fn asked(
         }
         (None, _) => None,
     };
-    asked.filter(|asked| *asked != thread && works_mostly(analysis, *asked, since, most))
+    let asked = asked.filter(|asked| *asked != thread)?;
+    if works_mostly(analysis, asked, since, most) {
+        return Some(asked);
+    }
+    // It may have handed the request on. An event loop waits for more than that.
+    let worker = || only_worker(analysis, process(asked), since, most);
+    let is_for_answer = class != WaitClass::Idle && process(asked) != process(thread);
+    is_for_answer.then(worker).flatten()
 }
 
 /// Who ended the last wait of a thread before `sleep` for the same: on the same descriptor, of which
