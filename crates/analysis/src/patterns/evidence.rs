@@ -178,8 +178,8 @@ impl Case<'_> {
         let sleeper = self.name(hop.sleeper);
         match hop.class {
             _ if hop.gave_up => sentence!(
-                "{} gave up before it had its answer; it is inferred that {} owed it, which it had \
-                 asked, and which worked meanwhile",
+                "{} gave up before it had its answer; it is inferred that {} owed it: its \
+                 process was asked, and it worked meanwhile",
                 sleeper,
                 self.name(hop.by)
             ),
