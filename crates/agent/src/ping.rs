@@ -61,8 +61,8 @@ struct Asked {
 pub struct Ping {
     threshold: Duration,
     asked: Option<Asked>,
-    /// Windows that have answered once, oldest first.
-    known: VecDeque<Window>,
+    /// Windows that have answered once, with their processes; oldest first.
+    known: VecDeque<(Window, Option<u32>)>,
     serial: u32,
 }
 
@@ -121,8 +121,8 @@ impl Ping {
     /// What follows from an answer. If it is the first of its window, it is no hang, however late: a
     /// program that has just started may not have been ready.
     fn answered(&mut self, asked: &Asked, now: u64) -> Found {
-        let was_known = self.known.contains(&asked.focus.window);
-        self.remember(asked.focus.window);
+        let was_known = self.known.contains(&asked.focus.id());
+        self.remember(asked.focus.id());
         let hang = asked.hang(now, true);
         if was_known && self.is_late(asked, now) && !asked.reported {
             return Found { mark: None, hang: Some(hang) };
@@ -138,9 +138,9 @@ impl Ping {
         if waited < self.threshold + LONGER {
             return Ok(Found::default());
         }
-        let is_gone = waited > GIVE_UP || !display.exists(asked.focus.window)?;
+        let is_gone = waited > GIVE_UP || !display.exists(&asked.focus)?;
         let mut found = Found::default();
-        if !is_gone && !asked.reported && self.known.contains(&asked.focus.window) {
+        if !is_gone && !asked.reported && self.known.contains(&asked.focus.id()) {
             asked.reported = true;
             found.hang = Some(asked.hang(now, false));
         }
@@ -155,7 +155,7 @@ impl Ping {
         Duration::from_nanos(now.saturating_sub(asked.sent_ns)) >= self.threshold
     }
 
-    fn remember(&mut self, window: Window) {
+    fn remember(&mut self, window: (Window, Option<u32>)) {
         if !self.known.contains(&window) {
             self.known.push_back(window);
         }

@@ -21,6 +21,13 @@ pub struct Focus {
     pub class: String,
 }
 
+impl Focus {
+    /// What tells it from other windows, also from one that gets its number later.
+    pub fn id(&self) -> (Window, Option<u32>) {
+        (self.window, self.pid)
+    }
+}
+
 impl Display {
     /// The window with the focus, by the window manager or else by the server. Windows may vanish
     /// at any time: then there is none.
@@ -40,10 +47,9 @@ impl Display {
             let pid = self.words(window, self.atoms._NET_WM_PID, AtomEnum::CARDINAL.into())?;
             let class = self.text(window, AtomEnum::WM_CLASS.into())?;
             if !protocols.is_empty() || !pid.is_empty() || !class.is_empty() {
-                let is_here = self.text(window, self.atoms.WM_CLIENT_MACHINE)? == host_name();
                 return Ok(Some(Focus {
                     window,
-                    pid: pid.first().copied().filter(|_| is_here),
+                    pid: self.process_here(window, &pid)?,
                     answers: protocols.contains(&self.atoms._NET_WM_PING),
                     // Two names with a zero after each: the second is that of the program.
                     class: class
@@ -60,9 +66,21 @@ impl Display {
         Ok(None)
     }
 
-    /// Whether the window still exists.
-    pub fn exists(&self, window: Window) -> Result<bool, Error> {
-        Ok(self.connection.get_window_attributes(window)?.reply().is_ok())
+    /// Whether the window still exists. *Why its process must be the same*: the server gives the ids
+    /// of a client that has left to the next one.
+    pub fn exists(&self, focus: &Focus) -> Result<bool, Error> {
+        let window = focus.window;
+        if self.connection.get_window_attributes(window)?.reply().is_err() {
+            return Ok(false);
+        }
+        let pid = self.words(window, self.atoms._NET_WM_PID, AtomEnum::CARDINAL.into())?;
+        Ok(self.process_here(window, &pid)? == focus.pid)
+    }
+
+    /// The process that a window names, if that is on this machine.
+    fn process_here(&self, window: Window, pid: &[u32]) -> Result<Option<u32>, Error> {
+        let is_here = self.text(window, self.atoms.WM_CLIENT_MACHINE)? == host_name();
+        Ok(pid.first().copied().filter(|_| is_here))
     }
 
     fn words(&self, window: Window, property: u32, kind: u32) -> Result<Vec<u32>, Error> {

@@ -1,7 +1,7 @@
 """What a desktop offers on the message bus: notifications and the portal for hot keys.
 
-Prints each call as a line of JSON, with the time (CLOCK_MONOTONIC). Commands on standard input: `press NUMBER KEY` presses a button of
-a notification, `activate` the shortcut that was bound.
+Prints each call as a line of JSON, with the time (CLOCK_MONOTONIC). Commands on standard input:
+`press NUMBER KEY` presses a button of a notification, `activate` the shortcut that was bound.
 """
 import json
 import sys

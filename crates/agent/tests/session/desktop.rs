@@ -1,5 +1,6 @@
-//! A session to serve: a real X server, window manager and message bus; what a desktop offers on the
-//! bus is stood in for (`desktop.py`). The agent's tests and those of the whole program use it, each a part of it.
+//! A session to serve: a real X server, window manager and message bus; what a desktop offers on
+//! the bus is stood in for (`desktop.py`). The agent's tests and those of the whole program use it,
+//! each a part of it.
 #![allow(dead_code)]
 
 use crate::program::{Missing, Program, have, until};
