@@ -3,7 +3,6 @@
 use crate::Analysis;
 use crate::explain::class_of;
 use crate::stacks::WaitClass;
-use crate::timeline::State;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -27,9 +26,7 @@ pub fn unclassified_waits(analysis: &Analysis<'_>) -> Vec<StackWaits> {
     let mut sums: FxHashMap<StackId, FxHashMap<ThreadId, (u64, u64)>> = FxHashMap::default();
     for thread in (1..analysis.timeline.threads() as u32).map(ThreadId) {
         for segment in analysis.segments(thread, analysis.timeline.window()) {
-            if matches!(segment.state, State::Sleeping(_))
-                && class_of(analysis, &segment) == WaitClass::Unknown
-            {
+            if segment.is_sleep() && class_of(analysis, &segment) == WaitClass::Unknown {
                 let sum = sums
                     .entry(segment.wait_stack(analysis.trace))
                     .or_default()
@@ -62,9 +59,8 @@ pub fn waits_for(
 ) -> Vec<(ThreadId, u64)> {
     let of = |thread: ThreadId| {
         let segments = analysis.segments(thread, window).into_iter();
-        let waits = segments.filter(|segment| {
-            matches!(segment.state, State::Sleeping(_)) && select(class_of(analysis, segment))
-        });
+        let waits =
+            segments.filter(|segment| segment.is_sleep() && select(class_of(analysis, segment)));
         waits.map(|segment| segment.window.duration_ns()).sum::<u64>()
     };
     let threads = (1..analysis.timeline.threads() as u32).into_par_iter().map(ThreadId);
@@ -87,9 +83,7 @@ pub fn waits_ended_in(
     let threads = (1..analysis.timeline.threads() as u32).into_par_iter().map(ThreadId);
     let mut list: Vec<(ThreadId, Time, u64, StackId)> = threads
         .flat_map_iter(of)
-        .filter(|(_, segment)| {
-            matches!(segment.state, State::Sleeping(_)) && select(class_of(analysis, segment))
-        })
+        .filter(|(_, segment)| segment.is_sleep() && select(class_of(analysis, segment)))
         .filter_map(|(thread, segment)| {
             let woken = analysis.trace.wakings.time[segment.wake()?];
             let slept_from = segment.left(analysis.trace)?;

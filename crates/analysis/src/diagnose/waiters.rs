@@ -7,7 +7,6 @@ use super::stall::{Stall, Waiter};
 use crate::explain::class_of;
 use crate::stalls::excuse::Habits;
 use crate::stalls::never_victims::is_never_victim;
-use crate::timeline::State;
 use crate::{Analysis, Pattern, Segment, WaitClass};
 use unhitch_model::{ThreadId, Time, Window};
 
@@ -92,6 +91,5 @@ fn sleep_before(
 ) -> Option<Segment> {
     let until = Window::new(window.start, at);
     let last = analysis.timeline.last_segment(analysis.trace, thread, until)?;
-    (matches!(last.state, State::Sleeping(_)) && last.window.end == at)
-        .then(|| last.within(last.window.intersect(window)))
+    (last.is_sleep() && last.window.end == at).then(|| last.within(last.window.intersect(window)))
 }

@@ -5,7 +5,7 @@ use super::wait_class::class_of;
 use crate::Analysis;
 use crate::locks::{is_same_address, is_same_lock, leaf, waits_for_lock};
 use crate::stacks::WaitClass;
-use crate::timeline::{Segment, State};
+use crate::timeline::Segment;
 use unhitch_model::StackId;
 
 /// The last wait in `segments` by which their thread came to the lock that the sleeper of `hop`
@@ -27,10 +27,8 @@ pub(super) fn acquisition(
     let same_leaf = |segment: &Segment| {
         is_lock(segment, &|one, other| leaf(analysis, one) == leaf(analysis, other))
     };
-    let rested = |segment: &Segment| {
-        matches!(segment.state, State::Sleeping(_))
-            && class_of(analysis, segment) != WaitClass::Lock
-    };
+    let rested =
+        |segment: &Segment| segment.is_sleep() && class_of(analysis, segment) != WaitClass::Lock;
     // Nobody waits for the lock that it has; and who slept for something else and waited for
     // such a lock after that, did not have it.
     let after_rest = segments.iter().rposition(rested).map_or(segments.len(), |rest| rest + 1);

@@ -82,11 +82,7 @@ fn answered_before(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -
         Some(_) => descriptor(analysis, earlier).map(|(_, on)| (on.kind, on.inode)) == on,
         None => class_of(analysis, earlier) == class,
     };
-    let began = began(analysis, sleep);
-    let before = analysis.segments(thread, Window::new(began.minus(MAX_BACK_NS), began));
-    let earlier = before
-        .iter()
-        .rfind(|earlier| matches!(earlier.state, State::Sleeping(_)) && is_same(earlier))?;
+    let earlier = sleeps_before(analysis, thread, began(analysis, sleep)).find(is_same)?;
     let wake = earlier.wake().filter(|wake| analysis.stacks.is_by_task(trace, *wake))?;
     let by = trace.wakings.waker[wake];
     let process = |thread: ThreadId| trace.threads.get(thread).process;
@@ -114,7 +110,7 @@ fn seems_to_answer(
         let mut woken = analysis.issued(thread, before).iter();
         woken.any(|wake| process(wakings.wakee[*wake as usize]) == process(other))
     };
-    let is_answer = |sleep: &&Segment| {
+    let is_answer = |sleep: &Segment| {
         let unknown = sleep.wake().filter(|wake| {
             wakings.stack[*wake].is_empty() && !analysis.stacks.is_by_task(trace, *wake)
         });
@@ -123,9 +119,27 @@ fn seems_to_answer(
             !current.is_idle() && process(current) == process(other) && is_asked(sleep.window.start)
         })
     };
-    let segments = analysis.segments(thread, Window::new(until.minus(MAX_BACK_NS), until));
-    let sleeps = segments.iter().rev().filter(|one| matches!(one.state, State::Sleeping(_)));
-    sleeps.take(MAX_WAITS).filter(is_answer).take(MIN_ANSWERS).count() == MIN_ANSWERS
+    let sleeps = sleeps_before(analysis, thread, until).take(MAX_WAITS);
+    sleeps.filter(is_answer).take(MIN_ANSWERS).count() == MIN_ANSWERS
+}
+
+/// The sleeps of a thread in the time before `until`, the last first. One may come in parts. *Why in
+/// steps:* most often the first few tell, of a million.
+fn sleeps_before(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    until: Time,
+) -> impl Iterator<Item = Segment> {
+    const FIRST_STEP_NS: u64 = 100_000_000;
+    let start = until.minus(MAX_BACK_NS);
+    let (mut end, mut step_ns) = (until, FIRST_STEP_NS);
+    let steps = std::iter::from_fn(move || {
+        let begin = end.minus(step_ns).max(start);
+        let step = Window::new(begin, end);
+        (end, step_ns) = (begin, step_ns.saturating_mul(8));
+        (!step.is_empty()).then(|| analysis.segments(thread, step))
+    });
+    steps.flat_map(|segments| segments.into_iter().rev()).filter(Segment::is_sleep)
 }
 
 /// The only thread of a process that did not wait for requests for most of `window`. *Why not a whole

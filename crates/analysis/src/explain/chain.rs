@@ -90,7 +90,7 @@ impl Explanation {
         let mut groups: Vec<Group> = Vec::new();
         for piece in &self.pieces {
             let hop = self.hop_of(piece).copied();
-            let sleeping = matches!(piece.segment.state, State::Sleeping(_));
+            let sleeping = piece.segment.is_sleep();
             let (key, hop) = match (hop, sleeping) {
                 // A thread that slept for a reason of its own stands for itself; anything else is
                 // the wait of the one who slept for it.

@@ -24,8 +24,7 @@ fn join_worker_waits(
     end: Time,
 ) -> bool {
     let is_rest = |segment: &Segment| {
-        matches!(segment.state, State::Sleeping(_))
-            && class_of(analysis, segment) == WaitClass::KernelIdle
+        segment.is_sleep() && class_of(analysis, segment) == WaitClass::KernelIdle
     };
     if !analysis.trace.thread_name(thread, end).starts_with("kworker/") {
         return false;
@@ -67,7 +66,7 @@ fn join_last_wait(
     segments: &mut Vec<Segment>,
     (until, end): (usize, Time),
 ) -> Option<usize> {
-    let is_sleep = |segment: &Segment| matches!(segment.state, State::Sleeping(_));
+    let is_sleep = |segment: &Segment| segment.is_sleep();
     let last = segments.get(..until)?.iter().rposition(is_sleep)?;
     let wait = &segments[last];
     let (class, stack) = (class_of(analysis, wait), wait.wait_stack(analysis.trace));

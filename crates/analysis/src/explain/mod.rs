@@ -114,7 +114,7 @@ fn walk(analysis: &Analysis<'_>, explanation: &mut Explanation, mut frames: Vec<
                 }
             }
             None => {
-                let asleep = matches!(segment.state, State::Sleeping(_));
+                let asleep = segment.is_sleep();
                 // A kernel worker that only reports the device's completion rested until
                 // then: the device took that time.
                 let device = explanation.hop(hop).filter(|hop| {
@@ -316,7 +316,7 @@ fn tracer_waited(analysis: &Analysis<'_>, stop: &Segment) -> bool {
     let segments = analysis.segments(wakings.waker[wake], stop.window);
     let waits = segments.iter().filter(|segment| {
         let class = class_of(analysis, segment);
-        matches!(segment.state, State::Sleeping(_))
+        segment.is_sleep()
             && (class.is_unwanted() || matches!(class, WaitClass::Ipc | WaitClass::Network))
     });
     waits.map(|wait| wait.window.duration_ns()).sum::<u64>() * 2 >= stop.window.duration_ns()
@@ -399,7 +399,7 @@ pub(crate) fn sleep_of(analysis: &Analysis<'_>, hop: &Hop) -> Option<Segment> {
     };
     let begin = Window::new(start, start.plus(1));
     let segments = analysis.segments(hop.sleeper, begin);
-    segments.into_iter().find(|segment| matches!(segment.state, State::Sleeping(_)))
+    segments.into_iter().find(|segment| segment.is_sleep())
 }
 
 /// The switch with which the sleeper of a hop left its CPU.

@@ -8,7 +8,7 @@ use super::explanation::Hop;
 use super::processes::who_ended;
 use super::wait_class::{class_of, kept_wait};
 use crate::stacks::classes::{WakeContext, WakeSource};
-use crate::timeline::{Segment, State};
+use crate::timeline::Segment;
 use crate::{Analysis, WaitClass};
 use unhitch_model::{ThreadId, Time, Window};
 
@@ -79,10 +79,9 @@ fn is_end_of_child(
     let place = stacks.signature(sleep.wait_stack(trace));
     let end = sleep.window.end;
     let soon = analysis.segments(own, Window::new(end, end.plus(SOON_NS)));
-    let sleeps_on = soon.iter().find(|segment| {
-        matches!(segment.state, State::Sleeping(_))
-            && stacks.signature(segment.wait_stack(trace)) == place
-    });
+    let sleeps_on = soon
+        .iter()
+        .find(|segment| segment.is_sleep() && stacks.signature(segment.wait_stack(trace)) == place);
     let starts_next = |until: Time| {
         let pid = Some(threads.process_of(own).pid);
         threads.processes().any(|(_, process)| {

@@ -2,7 +2,7 @@
 
 use super::asked::{MAX_ASKED, began, works_mostly};
 use super::wait_class::{class_of, kept_wait};
-use crate::timeline::{Segment, State};
+use crate::timeline::Segment;
 use crate::{Analysis, WaitClass};
 use unhitch_model::{KeptWait, ThreadId, Window};
 
@@ -75,7 +75,7 @@ pub(super) fn who_ended(analysis: &Analysis<'_>, last: ThreadId) -> ThreadId {
         return last;
     }
     let segments = analysis.segments(last, analysis.timeline.life(last));
-    let is_sleep = |segment: &&Segment| matches!(segment.state, State::Sleeping(_));
+    let is_sleep = |segment: &&Segment| segment.is_sleep();
     let wake = segments.iter().rfind(is_sleep).and_then(|sleep| sleep.wake());
     let signal = wake.filter(|wake| analysis.stacks.signals(trace.wakings.stack[*wake]));
     let sender = signal.map(|wake| trace.wakings.waker[wake]);

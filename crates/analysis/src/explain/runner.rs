@@ -20,7 +20,7 @@ pub(super) fn runner_of(
     thread: ThreadId,
     sleep: &Segment,
 ) -> Option<ThreadId> {
-    let is_sleep = matches!(sleep.state, State::Sleeping(_));
+    let is_sleep = sleep.is_sleep();
     if !is_sleep || !analysis.stacks.holder_runs(sleep.wait_stack(analysis.trace)) {
         return None;
     }
@@ -51,5 +51,5 @@ fn stops_at(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> bool {
         window.end.plus(STOPS_WITHIN_NS),
     );
     let segments = analysis.segments(thread, end);
-    segments.iter().any(|segment| matches!(segment.state, State::Sleeping(_)))
+    segments.iter().any(|segment| segment.is_sleep())
 }

@@ -122,14 +122,14 @@ fn may_repeat(analysis: &Analysis<'_>, segment: &Segment) -> bool {
         class,
         WaitClass::Stopped | WaitClass::KernelIdle | WaitClass::Memory | WaitClass::Process
     );
-    matches!(segment.state, State::Sleeping(_)) && !imposed && !class.is_disk()
+    segment.is_sleep() && !imposed && !class.is_disk()
 }
 
 /// How often a thread slept again inside the one wait `slept`.
 pub(super) fn looks(analysis: &Analysis<'_>, thread: ThreadId, slept: Window) -> u32 {
     let mut sleeps = 0u32;
     analysis.timeline.each_segment(analysis.trace, thread, slept, &mut |segment| {
-        sleeps += u32::from(matches!(segment.state, State::Sleeping(_)))
+        sleeps += u32::from(segment.is_sleep())
     });
     sleeps.saturating_sub(1)
 }

@@ -8,7 +8,6 @@ use crate::Analysis;
 use crate::explain::class_of;
 use crate::stacks::WaitClass;
 use crate::stacks::text::deepest_function;
-use crate::timeline::State;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -36,9 +35,7 @@ pub fn releases(analysis: &Analysis<'_>, window: Window) -> Vec<Release> {
         .into_par_iter()
         .fold(FxHashMap::default, |mut sums: FxHashMap<_, (u64, u64)>, thread| {
             for segment in analysis.segments(ThreadId(thread), window) {
-                let Some(wake) =
-                    segment.wake().filter(|_| matches!(segment.state, State::Sleeping(_)))
-                else {
+                let Some(wake) = segment.wake().filter(|_| segment.is_sleep()) else {
                     continue;
                 };
                 let ended = window.contains(analysis.trace.wakings.time[wake])

@@ -10,7 +10,7 @@ use crate::analysis::{Analysis, Releasing};
 use crate::explain::class_of;
 use crate::stacks::WaitClass;
 use crate::stacks::text::deepest_function;
-use crate::timeline::{Segment, State};
+use crate::timeline::Segment;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use unhitch_model::{NameId, StackId, ThreadId};
@@ -19,9 +19,7 @@ use unhitch_model::{NameId, StackId, ThreadId};
 pub(crate) fn waits_for_lock(analysis: &Analysis<'_>, segment: &Segment) -> bool {
     let by_task =
         segment.wake().is_some_and(|wake| analysis.stacks.is_by_task(analysis.trace, wake));
-    by_task
-        && matches!(segment.state, State::Sleeping(_))
-        && class_of(analysis, segment) == WaitClass::Lock
+    by_task && segment.is_sleep() && class_of(analysis, segment) == WaitClass::Lock
 }
 
 /// True when waits on these two stacks are for one lock.

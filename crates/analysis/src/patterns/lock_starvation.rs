@@ -9,7 +9,7 @@ use super::polled_lock;
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, Span, count, duration, sentence};
-use crate::{Operation, Segment, State, WaitClass};
+use crate::{Operation, Segment, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{StackId, ThreadId, Window, units};
@@ -219,8 +219,7 @@ struct Barging {
 impl Barging {
     fn new(case: &Case<'_>, operation: &Operation, releaser: ThreadId) -> Self {
         let segments = case.analysis.segments(operation.thread, operation.window);
-        let sleeps: Vec<&Segment> =
-            segments.iter().filter(|segment| matches!(segment.state, State::Sleeping(_))).collect();
+        let sleeps: Vec<&Segment> = segments.iter().filter(|segment| segment.is_sleep()).collect();
         let pieces = &case.explanation.pieces;
         let is_behind_lock = |piece: &&Piece| {
             case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock)

@@ -9,7 +9,6 @@ use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
-use crate::timeline::State;
 use crate::wording::sentence::{Sentence, duration, sentence};
 use unhitch_model::{Process, ThreadId};
 
@@ -20,8 +19,7 @@ const MIN_SLEEPS_FOR_SIBLING: usize = 10;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let is_sleep = |piece: &Piece| {
-        matches!(piece.cause, Cause::Timer | Cause::Timeout)
-            && matches!(piece.segment.state, State::Sleeping(_))
+        matches!(piece.cause, Cause::Timer | Cause::Timeout) && piece.segment.is_sleep()
     };
     let (sleeper, ns) = case.most_of(|piece, _| is_sleep(piece))?;
     let sleeps: Vec<&Piece> = case

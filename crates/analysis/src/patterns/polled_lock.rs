@@ -178,7 +178,7 @@ fn library(case: &Case<'_>, operation: &Operation) -> Option<ModuleId> {
 /// The last sleep of an operation that has ended.
 fn last_sleep(case: &Case<'_>, operation: &Operation) -> Option<Window> {
     let segments = case.analysis.segments(operation.thread, operation.window);
-    let is_sleep = |segment: &&Segment| matches!(segment.state, State::Sleeping(_));
+    let is_sleep = |segment: &&Segment| segment.is_sleep();
     let sleeps = segments.iter().filter(is_sleep).filter(|_| !operation.open);
     sleeps.map(|sleep| sleep.window).max_by_key(|window| (window.end, Reverse(window.start)))
 }

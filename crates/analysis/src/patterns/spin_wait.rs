@@ -181,7 +181,7 @@ impl Case<'_> {
     /// Where `thread` slept longest during the stall.
     fn longest_sleep(&self, thread: ThreadId) -> Option<StackId> {
         let segments = self.analysis.segments(thread, self.explanation.window);
-        let asleep = segments.iter().filter(|segment| matches!(segment.state, State::Sleeping(_)));
+        let asleep = segments.iter().filter(|segment| segment.is_sleep());
         let longest = asleep.max_by_key(|segment| segment.window.duration_ns())?;
         let stack = longest.wait_stack(self.analysis.trace);
         (!stack.is_empty()).then_some(stack)

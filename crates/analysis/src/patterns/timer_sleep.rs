@@ -9,7 +9,7 @@ use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, Hop, Piece, class_of};
 use crate::stacks::text::own_function;
-use crate::timeline::{Segment, State};
+use crate::timeline::Segment;
 use crate::wording::sentence::{Sentence, count, sentence};
 use unhitch_model::ThreadId;
 
@@ -34,9 +34,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let longest = case.longest(sleeper, Cause::Timer).or(case.longest(sleeper, Cause::Timeout))?;
-    let is_asleep = |piece: &&Piece| {
-        piece.thread == sleeper && slept(piece) && matches!(piece.segment.state, State::Sleeping(_))
-    };
+    let is_asleep =
+        |piece: &&Piece| piece.thread == sleeper && slept(piece) && piece.segment.is_sleep();
     let sleeps = case.explanation.pieces.iter().filter(is_asleep);
     let sleeps: u64 = sleeps.map(|piece| u64::from(piece.count())).sum();
     let own = sleeper == case.candidate.victim;

@@ -72,10 +72,7 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
 /// it is over).
 fn away_until(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Time {
     match view.segments.last() {
-        Some(last)
-            if matches!(last.state, State::Sleeping(_))
-                && last.wait_stack(analysis.trace).is_empty() =>
-        {
+        Some(last) if last.is_sleep() && last.wait_stack(analysis.trace).is_empty() => {
             last.window.start
         }
         _ => Time::MAX,

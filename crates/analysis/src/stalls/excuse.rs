@@ -11,7 +11,6 @@ use crate::candidate::StallKind;
 use crate::explain::{Cause, Explanation, Hop, Piece, class_of};
 use crate::family::descends;
 use crate::samples::spinning;
-use crate::timeline::State;
 use crate::{Analysis, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
@@ -282,7 +281,7 @@ fn each_sleep(
     mut take: impl FnMut(u64, u64),
 ) {
     analysis.timeline.each_segment(analysis.trace, thread, window, &mut |segment| {
-        if matches!(segment.state, State::Sleeping(_)) {
+        if segment.is_sleep() {
             let signature = analysis.stacks.signature(segment.wait_stack(analysis.trace));
             take(signature, segment.window.duration_ns());
         }

@@ -8,7 +8,7 @@
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::{asked_in_vain, class_of};
-use crate::{Analysis, Operation, Segment, State, WaitClass};
+use crate::{Analysis, Operation, Segment, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{ThreadId, Time, Window};
@@ -45,7 +45,7 @@ pub(super) struct Break<'a> {
 /// The sleeps in a thread's time, in order.
 pub(super) fn sleeps<'a>(analysis: &Analysis<'_>, segments: &'a [Segment]) -> Vec<Sleep<'a>> {
     let end = analysis.timeline.window().end;
-    let is_sleep = |segment: &&Segment| matches!(segment.state, State::Sleeping(_));
+    let is_sleep = |segment: &&Segment| segment.is_sleep();
     let sleep = |segment: &'a Segment| Sleep {
         segment,
         signature: analysis.stacks.signature(segment.wait_stack(analysis.trace)),

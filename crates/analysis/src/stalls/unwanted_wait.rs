@@ -4,7 +4,6 @@
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::class_of;
-use crate::timeline::State;
 use crate::{Analysis, Operation, WaitClass};
 use unhitch_model::{TaskState, ThreadId, Time, Window};
 
@@ -58,7 +57,7 @@ fn somebody_waited(analysis: &Analysis<'_>, operation: &Operation, next: Time) -
     let after = Window::new(operation.window.end, next.min(analysis.timeline.window().end));
     let waited = |wakee: ThreadId| {
         let waits = analysis.segments(wakee, operation.window).into_iter().filter(|segment| {
-            matches!(segment.state, State::Sleeping(_))
+            segment.is_sleep()
                 && !matches!(class_of(analysis, segment), WaitClass::Idle | WaitClass::KernelIdle)
                 && !analysis.stacks.is_kernel_thread(segment.wait_stack(trace))
         });

@@ -75,6 +75,11 @@ impl Segment {
         Self { window, out: earlier.out, earlier: earlier.earlier, ..self }
     }
 
+    /// True if the thread waited for something other than a CPU.
+    pub fn is_sleep(&self) -> bool {
+        matches!(self.state, State::Sleeping(_))
+    }
+
     /// The switch that took it off the CPU, whose stack is the wait stack (Runnable, Sleeping).
     pub fn out(&self) -> Option<usize> {
         seen(self.out)
