@@ -115,6 +115,7 @@ fn a_server_that_rested_owed_nothing() {
     let (stall, text) = judged(&trace);
     assert_ne!(stall.finding.culprit, Some(server), "{text}");
     assert_eq!(stall.finding.pattern, Pattern::TimerSleep, "{text}");
+    assert!(text.contains("an answer on a socket did not come in time"), "{text}");
     // It ended another wait.
     assert!(!text.contains("server 800 ended the wait"), "{text}");
 }

@@ -14,7 +14,6 @@ use crate::Analysis;
 use crate::stacks::{WaitClass, WakeSource};
 use crate::timeline::{Segment, State};
 use rustc_hash::FxHashMap;
-use std::hash::Hash;
 use unhitch_model::{StackId, ThreadId, Time, Window};
 
 /// Bursts in the window that is explained: a shorter segment is a part of one, and a burst is about as

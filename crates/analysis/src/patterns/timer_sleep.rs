@@ -11,6 +11,7 @@ use crate::explain::{Cause, Hop, Piece, class_of};
 use crate::stacks::text::own_function;
 use crate::timeline::Segment;
 use crate::wording::sentence::{Sentence, count, sentence};
+use crate::wording::wait_words;
 use unhitch_model::ThreadId;
 
 /// True if the recording, or what was asked about, ends before the sleep.
@@ -59,9 +60,18 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     sentences.extend(last.and_then(|last| {
         case.ended_wait_in(last, sentence!("{} ended the wait", case.name(last)))
     }));
-    let function = own_function(case.analysis, longest.segment.wait_stack(case.analysis.trace));
+    let stack = longest.segment.wait_stack(case.analysis.trace);
+    let function = own_function(case.analysis, stack);
+    let class = class_of(case.analysis, &longest.segment);
+    let answer = wait_words::wanted(case.analysis, stack)
+        .filter(|_| matches!(class, WaitClass::Network | WaitClass::Ipc));
     let place = in_function(", in ", &function);
     let cause = match (own, longest.cause == Cause::Timer, sleeps > 1) {
+        (true, false, _) if let Some(answer) = &answer => sentence!(
+            "{} did not come in time{}; who owed it is not known.",
+            answer.as_str(),
+            place
+        ),
         (true, true, false) => sentence!("a sleep that the program asked for{}.", place),
         (true, true, true) => {
             sentence!("sleeps that the program asked for{}: it may poll for something.", place)
@@ -81,6 +91,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         culprit: Some(sleeper),
         function,
         sentences,
+        advice: case.analysis.stacks.advice(stack).unwrap_or_default().to_owned(),
         ..case.finding(Pattern::TimerSleep, cause)
     };
     weaken(&mut finding, |_| {

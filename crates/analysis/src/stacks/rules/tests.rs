@@ -775,6 +775,8 @@ fn a_socket_with_a_timeout_is_waited_on_for_an_answer() {
     ];
     assert_eq!(class(&of_python), (WaitClass::Network, false));
     assert_eq!(class(&of_java), (WaitClass::Network, false));
+    let of_resolver = ["send_dg", "__res_context_send", "getaddrinfo"];
+    assert_eq!(class(&of_resolver), (WaitClass::Network, false));
     // The next client is no answer.
     let accept = ["sun.nio.ch.NioSocketImpl.park", "sun.nio.ch.NioSocketImpl.accept"];
     assert_eq!(class(&accept), (WaitClass::Idle, true));
