@@ -1,7 +1,8 @@
 //! A client that waits for an answer with a timeout, and gives up: its server owed it the answer.
 
-use crate::scene::{Desktop, judged};
-use TaskState::{Runnable, Sleeping};
+use crate::scene::{Desktop, Scene, judged};
+use TaskState::{Dead, Runnable, Sleeping};
+use unhitch_analysis::StallKind;
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_model::*;
 
@@ -118,4 +119,33 @@ fn a_server_that_rested_owed_nothing() {
     assert!(text.contains("an answer on a socket did not come in time"), "{text}");
     // It ended another wait.
     assert!(!text.contains("server 800 ended the wait"), "{text}");
+}
+
+#[test]
+fn a_command_whose_name_server_never_answers_is_a_stall() {
+    let mut scene = Scene::default();
+    let shell = scene.thread(50, 50, "sh");
+    let lookup = scene.thread(100, 100, "lookup");
+    let process = scene.trace.threads.get(lookup).process;
+    scene.trace.threads.process_mut(process).unwrap().parent_pid = Some(50);
+    let wait = scene.stack(&["main", "wait4", "|", "do_wait", "schedule"]);
+    let fork = scene.stack(&["main", "fork", "|", "wake_up_new_task"]);
+    let exit = scene.stack(&["main", "|", "do_exit", "exit_notify", "try_to_wake_up"]);
+    let query = ["main", "connect_to_shop", "getaddrinfo", "__res_context_send", "poll"];
+    let query = scene.stack(&[&query[..], &["|", "poll_schedule_timeout"]].concat());
+    let timer = scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_wakeup"]);
+    scene.wake(100 * MS, 0, shell, lookup, WakeFlags::NEW, fork);
+    scene.switch(100 * MS + 10, 0, shell, Sleeping, lookup, wait);
+    scene.switch(110 * MS, 0, lookup, Sleeping, IDLE, query);
+    scene.wake(2_110 * MS, 0, IDLE, lookup, WakeFlags::HARDIRQ, timer);
+    scene.switch(2_110 * MS + 9, 0, IDLE, Runnable, lookup, NONE);
+    scene.wake(2_120 * MS, 0, lookup, shell, WakeFlags::default(), exit);
+    scene.switch(2_120 * MS + 10, 0, lookup, Dead, shell, exit);
+    let mut trace = scene.finish(1, 2_200 * MS);
+    trace.meta.system = System::Linux;
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.candidate.kind, stall.candidate.victim), (StallKind::Command, lookup));
+    let cause = "an answer of a name server did not come in time, in connect_to_shop";
+    assert!(text.contains(cause), "{text}");
+    assert!(text.contains("/etc/resolv.conf"), "{text}");
 }

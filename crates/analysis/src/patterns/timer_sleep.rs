@@ -34,7 +34,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if !case.is_most(ns) {
         return None;
     }
-    let longest = case.longest(sleeper, Cause::Timer).or(case.longest(sleeper, Cause::Timeout))?;
+    let of = |cause: Cause| case.longest(sleeper, cause);
+    let longest = [Cause::Timeout, Cause::Timer].into_iter().filter_map(of);
+    let longest = longest.max_by_key(|piece| piece.window.duration_ns())?;
     let is_asleep =
         |piece: &&Piece| piece.thread == sleeper && slept(piece) && piece.segment.is_sleep();
     let sleeps = case.explanation.pieces.iter().filter(is_asleep);
@@ -55,38 +57,19 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ),
         _ => case.slept_often(sleeper, sleeps, ns, &longest.segment),
     });
-    let after = |wait: &&Hop| wait.wake.is_some() && wait.window.start >= longest.window.end;
-    let last = case.victims_wait().filter(after).map(|wait| wait.by);
+    // It slept again in the same place, and then somebody ended that.
+    let stack = longest.segment.wait_stack(case.analysis.trace);
+    let goes_on_in = |wait: &&Hop| {
+        wait.wake.is_some()
+            && wait.window.start >= longest.window.end
+            && case.analysis.stacks.is_same_caller(stack, wait.wait_stack)
+    };
+    let last = case.victims_wait().filter(goes_on_in).map(|wait| wait.by);
     sentences.extend(last.and_then(|last| {
         case.ended_wait_in(last, sentence!("{} ended the wait", case.name(last)))
     }));
-    let stack = longest.segment.wait_stack(case.analysis.trace);
     let function = own_function(case.analysis, stack);
-    let class = class_of(case.analysis, &longest.segment);
-    let answer = wait_words::wanted(case.analysis, stack)
-        .filter(|_| matches!(class, WaitClass::Network | WaitClass::Ipc));
-    let place = in_function(", in ", &function);
-    let cause = match (own, longest.cause == Cause::Timer, sleeps > 1) {
-        (true, false, _) if let Some(answer) = &answer => sentence!(
-            "{} did not come in time{}; who owed it is not known.",
-            answer.as_str(),
-            place
-        ),
-        (true, true, false) => sentence!("a sleep that the program asked for{}.", place),
-        (true, true, true) => {
-            sentence!("sleeps that the program asked for{}: it may poll for something.", place)
-        }
-        (true, false, _) => sentence!(
-            "waits that only their timeout ended{}: it was idle, or what it waited for did not \
-             come in time.",
-            place
-        ),
-        (false, ..) => sentence!(
-            "a sleep that {} asked for while others waited for it{}.",
-            case.name(sleeper),
-            place
-        ),
-    };
+    let cause = cause(case, longest, sleeps, &function);
     let mut finding = Finding {
         culprit: Some(sleeper),
         function,
@@ -104,6 +87,37 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         })
     });
     Some(finding)
+}
+
+/// What the sleeps were, of which this is the longest, in `function`.
+fn cause(case: &Case<'_>, longest: &Piece, sleeps: u64, function: &str) -> Sentence {
+    let stack = longest.segment.wait_stack(case.analysis.trace);
+    let class = class_of(case.analysis, &longest.segment);
+    let answer = wait_words::wanted(case.analysis, stack)
+        .filter(|_| matches!(class, WaitClass::Network | WaitClass::Ipc));
+    let place = in_function(", in ", function);
+    let own = longest.thread == case.candidate.victim;
+    match (own, longest.cause == Cause::Timer, sleeps > 1) {
+        (true, false, _) if let Some(answer) = &answer => sentence!(
+            "{} did not come in time{}; who owed it is not known.",
+            answer.as_str(),
+            place
+        ),
+        (true, true, false) => sentence!("a sleep that the program asked for{}.", place),
+        (true, true, true) => {
+            sentence!("sleeps that the program asked for{}: it may poll for something.", place)
+        }
+        (true, false, _) => sentence!(
+            "waits that only their timeout ended{}: it was idle, or what it waited for did not \
+             come in time.",
+            place
+        ),
+        (false, ..) => sentence!(
+            "a sleep that {} asked for while others waited for it{}.",
+            case.name(longest.thread),
+            place
+        ),
+    }
 }
 
 impl Case<'_> {

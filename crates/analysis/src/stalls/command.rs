@@ -8,7 +8,7 @@
 
 use super::busy::process_ran_ns;
 use crate::candidate::{Candidate, StallKind};
-use crate::explain::{Cause, Explanation, Piece};
+use crate::explain::{Cause, Explanation, Piece, class_of};
 use crate::family::descends;
 use crate::patterns::{Finding, Pattern};
 use crate::{Analysis, WaitClass};
@@ -77,7 +77,7 @@ fn life_that_began(analysis: &Analysis<'_>, thread: ThreadId) -> Option<Window> 
 }
 
 /// True if one cause took most of the command's life, and it was not the command's own doing: a
-/// disk or a lock, a process that it started, a server that it asked. *Why not whoever writes into
+/// disk or a lock, a process that it started, a server that it asked, an answer that never came. *Why not whoever writes into
 /// its pipe:* the rest of a pipeline is there to read.
 pub(crate) fn is_stall(
     analysis: &Analysis<'_>,
@@ -94,10 +94,15 @@ pub(crate) fn is_stall(
     };
     // It slept and looked, until what it had started was over.
     let is_polled = found.pattern == Pattern::TimerSleep && found.culprit.is_some_and(is_others);
+    let is_owed = |piece: &Piece| {
+        let class = class_of(analysis, &piece.segment);
+        piece.cause == Cause::Timeout && matches!(class, WaitClass::Network | WaitClass::Ipc)
+    };
     let counts = |piece: &&Piece| {
         let lock = || explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock);
         matches!(piece.cause, Cause::Io | Cause::Device | Cause::Memory | Cause::Stopped)
             || is_others(piece.thread)
+            || is_owed(piece)
             || is_polled && matches!(piece.cause, Cause::Timer | Cause::Timeout)
             || lock()
     };
