@@ -509,3 +509,24 @@ fn who_spins_for_others_waits_for_the_one_that_works() {
         }
     }
 }
+
+#[test]
+fn who_slept_while_another_waited_for_it_ended_that_wait() {
+    let mut server = IDLE;
+    let trace = asleep(&["main", "recv", "|", "tcp_recvmsg", "schedule"], |scene, ui| {
+        server = scene.thread(800, 800, "server");
+        let nap = scene.stack(&["serve", "nap", "|", "do_nanosleep", "schedule"]);
+        let reply = scene.stack(&["serve", "reply", "|", "tcp_sendmsg", "sock_def_readable"]);
+        let timer = scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_wakeup"]);
+        scene.switch(90 * MS, 1, IDLE, Runnable, server, NONE);
+        scene.switch(101 * MS, 1, server, Sleeping, IDLE, nap);
+        scene.wake(1_090 * MS, 1, IDLE, server, WakeFlags::HARDIRQ, timer);
+        scene.switch(1_090 * MS + 5, 1, IDLE, Runnable, server, NONE);
+        scene.wake(1_100 * MS, 1, server, ui, WakeFlags::default(), reply);
+        scene.switch(1_101 * MS, 1, server, Sleeping, IDLE, nap);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!(stall.finding.culprit, Some(server), "{text}");
+    assert_eq!(stall.finding.pattern, Pattern::TimerSleep, "{text}");
+    assert!(text.contains("server 800 ended the wait in\n  serve → reply"), "{text}");
+}

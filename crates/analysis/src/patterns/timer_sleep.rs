@@ -57,14 +57,16 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ),
         _ => case.slept_often(sleeper, sleeps, ns, &longest.segment),
     });
-    // It slept again in the same place, and then somebody ended that.
     let stack = longest.segment.wait_stack(case.analysis.trace);
-    let goes_on_in = |wait: &&Hop| {
-        wait.wake.is_some()
-            && wait.window.start >= longest.window.end
-            && case.analysis.stacks.is_same_caller(stack, wait.wait_stack)
+    // The victim waited for the sleeper; or it slept again in the same place, until somebody ended that.
+    let is_last = |wait: &&Hop| {
+        let slept_on = || {
+            wait.window.start >= longest.window.end
+                && case.analysis.stacks.is_same_caller(stack, wait.wait_stack)
+        };
+        wait.wake.is_some() && (!own || slept_on())
     };
-    let last = case.victims_wait().filter(goes_on_in).map(|wait| wait.by);
+    let last = case.victims_wait().filter(is_last).map(|wait| wait.by);
     sentences.extend(last.and_then(|last| {
         case.ended_wait_in(last, sentence!("{} ended the wait", case.name(last)))
     }));
