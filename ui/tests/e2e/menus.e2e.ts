@@ -1,6 +1,7 @@
 /**
  * Every item of every menu, in every place that has one: it does something that can be seen (in the
- * address, in a message, on the page), and nothing complains.
+ * address, in a message, on the page), and nothing complains. What menus say of a thread is one list:
+ * each of its items is tried in the first place that has it.
  */
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -66,6 +67,10 @@ const FUNCTION = [
   "Highlight it everywhere",
   "Copy the name",
 ];
+
+/** What may be so already: the open stall, the whole trace, the order of the lanes. */
+const MAY_BE_SO =
+  /^(Open it|Select its time range|Show the whole trace|Sort the lanes by relevance)$/;
 
 const PLACES: readonly Place[] = [
   {
@@ -222,6 +227,7 @@ const PLACES: readonly Place[] = [
 describe.skipIf(skipReason("menus") !== null)("menus", () => {
   let bed: TestBed;
   let page: Page;
+  const tried = new Set<string>();
 
   beforeAll(async () => {
     bed = await TestBed.start(TestBed.copy(STARVE));
@@ -275,6 +281,8 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
         ).toBe(true);
       expect(new Set(titles).size, "titles are told apart").toBe(titles.length);
       for (const title of titles) {
+        if (THREAD.includes(title) && tried.has(title)) continue;
+        tried.add(title);
         expect(await open()).toEqual(titles);
         const item = menu.getByRole("menuitem").nth(titles.indexOf(title));
         if ((await item.getAttribute("aria-disabled")) === "true") continue;
@@ -293,14 +301,9 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
               );
             },
             before,
-            { timeout: 10_000 },
+            { timeout: MAY_BE_SO.test(title) ? 1_000 : 10_000 },
           )
-          .catch(() => {
-            // What is so already: the open stall, the whole trace, the order of the lanes.
-            expect(title).toMatch(
-              /^(Open it|Select its time range|Show the whole trace|Sort the lanes by relevance)$/,
-            );
-          });
+          .catch(() => expect(title).toMatch(MAY_BE_SO));
         await page.keyboard.press("Escape");
         await settled(page);
         expect(await page.locator(".error-box").count(), title).toBe(0);
