@@ -15,10 +15,10 @@ const MAX_BACK_NS: u64 = 10_000_000_000;
 /// Maximum threads that ask each other in turn.
 pub(super) const MAX_ASKED: usize = 8;
 
-/// Who works on what a thread asked for, in a sleep that no answer ended: of
-/// the process at the other end, the thread that it woke last before it slept, or the only one that
-/// works; where the descriptor is not known, the process that it woke last, or that answered before.
-/// One that rests has answered, or nobody asked it.
+/// Who works on what a thread asked for, in a sleep that no answer ended: of the process at the other end,
+/// the thread that it woke last before it slept, or the only one that works; where the descriptor is not
+/// known, the process that it woke last, or that answered before. One that rests has answered, or handed
+/// the request on, or nobody asked it.
 pub(crate) fn asked_in_vain(
     analysis: &Analysis<'_>,
     thread: ThreadId,
@@ -152,10 +152,8 @@ pub(super) fn only_worker(
 ) -> Option<ThreadId> {
     const MOST: usize = 2;
     let most = most.min(MOST);
-    let all = (1..analysis.timeline.threads() as u32).map(ThreadId);
-    let mut workers = all
-        .filter(|thread| analysis.trace.threads.get(*thread).process == process)
-        .filter(|thread| works_mostly(analysis, *thread, window, most));
+    let all = analysis.threads_of(process).iter().copied();
+    let mut workers = all.filter(|thread| works_mostly(analysis, *thread, window, most));
     let only = workers.next()?;
     workers.next().is_none().then_some(only)
 }
