@@ -55,6 +55,7 @@ const NETWORK: &[&str] = &[
 
 /// Files opened before the rights were given up.
 struct Opened {
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "Linux has that file"))]
     kallsyms: Option<File>,
     kcore: Option<Arc<Mutex<File>>>,
 }

@@ -61,7 +61,12 @@ fn text(status: &Value) -> String {
         (units::bytes(number(&disk["bytes"])), units::bytes(number(&disk["free_bytes"])));
     let folder = status["folder"].as_str().map_or(String::new(), |folder| format!(" in {folder}"));
     line("disk", format!("{traces}, {bytes}{folder}; {free} free"));
-    line("marks", format!("input {}", status["marks_input"].as_str().unwrap_or_default()));
+    let input = |of: &str| status[of].as_str().unwrap_or("off");
+    let devices = match input("marks_devices") {
+        "off" => String::new(),
+        devices => format!(", of the machine's devices {devices}"),
+    };
+    line("marks", format!("input {}{devices}", input("marks_input")));
     if let Some(error) = status["configuration_error"].as_str() {
         line("WARNING", format!("the newest configuration is not in use: {error}"));
     }

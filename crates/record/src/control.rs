@@ -19,6 +19,8 @@ mod socket;
 pub use client::{Answer, Client, find, request_save, sockets};
 pub(crate) use peer::{Class, Peer};
 pub(crate) use rates::{Bucket, Rate, Rates};
+#[cfg(test)]
+pub(crate) use request::KEY_CLASSES;
 pub(crate) use request::{NoteRequest, Request, SaveRequest};
 pub(crate) use server::{ClientId, Incoming, Server, failed, saved};
 

@@ -37,6 +37,7 @@ mod futex;
 mod history;
 mod hotplug;
 mod idle_probe;
+mod input_devices;
 mod java;
 mod kernel;
 mod machine;

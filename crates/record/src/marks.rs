@@ -77,6 +77,15 @@ impl Marks {
         result
     }
 
+    /// Adds marks of the machine's own input devices, which are the recorder's own.
+    pub(crate) fn add_own(&mut self, marks: Vec<Mark>) {
+        let (uid, pid) = (crate::sys::effective_uid(), std::process::id());
+        for mark in marks {
+            let now = Time::from_nanos(mark.time_ns);
+            self.push(Sender { uid, pid, is_owner: true, now }, mark);
+        }
+    }
+
     fn push(&mut self, sender: Sender, mark: Mark) {
         let now = sender.now.nanos();
         let believed = (now.saturating_sub(MAX_AGE_NS)..=now).contains(&mark.time_ns);

@@ -20,6 +20,12 @@ const IOC_ENABLE: libc::Ioctl = 0x2400;
 const IOC_SET_OUTPUT: libc::Ioctl = 0x2405;
 const IOC_SET_FILTER: libc::Ioctl = 0x4008_2406;
 const IOC_ID: libc::Ioctl = 0x8008_2407u32 as libc::Ioctl;
+/// Bytes for a bit of each code of an input event (`KEY_MAX`).
+const INPUT_CODE_BYTES: usize = 96;
+/// `EVIOCGBIT(0, INPUT_CODE_BYTES)`, `EVIOCSCLOCKID`, `EVIOCSMASK` (`include/uapi/linux/input.h`)
+const IOC_INPUT_CODES: libc::Ioctl = 0x8060_4520u32 as libc::Ioctl;
+const IOC_INPUT_CLOCK: libc::Ioctl = 0x4004_45a0;
+const IOC_INPUT_MASK: libc::Ioctl = 0x4010_4593;
 /// Offsets of `data_head` and `data_tail` in `perf_event_mmap_page`.
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
@@ -78,6 +84,36 @@ pub fn event_id(fd: BorrowedFd) -> io::Result<u64> {
     // SAFETY: the kernel writes one u64.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_ID, &raw mut id) })?;
     Ok(id)
+}
+
+/// The codes that an input device has of a type of events: a bit for each.
+pub fn input_codes(fd: BorrowedFd, kind: u16) -> io::Result<[u8; INPUT_CODE_BYTES]> {
+    let mut bits = [0u8; INPUT_CODE_BYTES];
+    let request = IOC_INPUT_CODES + libc::Ioctl::from(kind);
+    // SAFETY: the kernel writes at most the number of bytes that is a part of the request.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request, bits.as_mut_ptr()) })?;
+    Ok(bits)
+}
+
+/// Sets the clock of an input device's times, for this reader.
+pub fn set_input_clock(fd: BorrowedFd, clock: libc::clockid_t) -> io::Result<()> {
+    // SAFETY: the kernel reads one int.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_INPUT_CLOCK, &raw const clock) }).map(drop)
+}
+
+/// Lets through only these codes of a type of an input device's events, for this reader: a bit for
+/// each. Of type 0: only these types.
+pub fn set_input_mask(fd: BorrowedFd, kind: u16, bits: &[u8]) -> io::Result<()> {
+    /// `struct input_mask`
+    #[repr(C)]
+    struct Mask {
+        kind: u32,
+        len: u32,
+        bits: u64,
+    }
+    let mask = Mask { kind: kind.into(), len: bits.len() as u32, bits: bits.as_ptr() as u64 };
+    // SAFETY: the kernel reads the struct, and `len` bytes at `bits`, which outlive the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_INPUT_MASK, &raw const mask) }).map(drop)
 }
 
 /// The mapped ring of a performance event: a control page and 2^n pages of data.

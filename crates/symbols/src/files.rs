@@ -7,7 +7,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use unhitch_model::Module;
 
 /// A file that naming needs.
@@ -84,9 +84,10 @@ impl Identity {
         #[cfg(unix)]
         let (inode, owner, changed) = {
             use std::os::unix::fs::MetadataExt;
-            let seconds = Duration::from_secs(metadata.ctime().max(0).unsigned_abs());
-            let nanos = Duration::from_nanos(metadata.ctime_nsec().max(0).unsigned_abs());
-            let moved = UNIX_EPOCH.checked_add(seconds + nanos);
+            let seconds = std::time::Duration::from_secs(metadata.ctime().max(0).unsigned_abs());
+            let nanos =
+                std::time::Duration::from_nanos(metadata.ctime_nsec().max(0).unsigned_abs());
+            let moved = SystemTime::UNIX_EPOCH.checked_add(seconds + nanos);
             (metadata.ino(), metadata.uid(), written.max(moved))
         };
         #[cfg(not(unix))]

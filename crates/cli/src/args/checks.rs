@@ -1,6 +1,7 @@
 //! Options of commands that judge for a machine: `record` and `why`.
 
 use clap::Args as ClapArgs;
+#[cfg(target_os = "linux")]
 use std::ffi::OsString;
 use std::path::PathBuf;
 use unhitch_analysis::conditions::{Condition, ConditionError};

@@ -148,7 +148,7 @@ fn marks(value: Value) -> Result<Request, String> {
 }
 
 /// The classes of keys.
-const CLASSES: [&str; 9] =
+pub(crate) const KEY_CLASSES: [&str; 9] =
     ["letter", "digit", "space", "enter", "delete", "navigation", "function", "modifier", "other"];
 
 /// A mark with the members that its kind has; others are left out.
@@ -177,8 +177,8 @@ fn mark(value: Value) -> Result<Mark, String> {
     match kind.as_str() {
         "key" => {
             let class = mark.class.ok_or("a key has no class")?;
-            if !CLASSES.contains(&class.as_str()) {
-                return Err(format!("no class of keys: one of {}", CLASSES.join(", ")));
+            if !KEY_CLASSES.contains(&class.as_str()) {
+                return Err(format!("no class of keys: one of {}", KEY_CLASSES.join(", ")));
             }
             if mark.code.is_some() && input.mode.as_deref() != Some("full") {
                 return Err("a private key has no code".to_owned());

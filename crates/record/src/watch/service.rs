@@ -10,6 +10,7 @@ use super::unsaved::Unsaved;
 use super::worker::{Job, Progress, Task};
 use crate::control::{self, ClientId, Rates, Server};
 use crate::error::Error;
+use crate::input_devices::InputDevices;
 use crate::marks::Marks;
 use crate::naming::RuleReader;
 use crate::recorder::Recorder;
@@ -26,7 +27,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use unhitch_formats::container::{SaveFile, TriggerFacts};
-use unhitch_model::{Time, units};
+use unhitch_model::{InputMarks, Time, units};
 
 /// How long to sleep when nothing happens: a client that takes too long is dropped then.
 const SLEEP: Duration = Duration::from_secs(10);
@@ -49,6 +50,8 @@ pub(super) struct Service<'a> {
     pub(super) recorder: Recorder,
     pub(super) started: Time,
     pub(super) marks: Marks,
+    /// The machine's input devices, or why they are not read.
+    pub(super) devices: Result<InputDevices, String>,
     pub(super) rates: Rates,
     pub(super) gate: Gate,
     pub(super) sources: Sources,
@@ -122,6 +125,7 @@ impl<'a> Service<'a> {
         let (sender, hits) = channel();
         let reporter = Reporter::new(sender, waker).map_err(system("set up a socket"))?;
         let sources = Sources::start(&config.triggers, &reporter);
+        let devices = InputDevices::start(config.devices);
         let now = Instant::now();
         let service = Self {
             gate: Gate::new(config.limits, now),
@@ -133,6 +137,7 @@ impl<'a> Service<'a> {
             recorder,
             started: sys::monotonic_now(),
             marks: Marks::default(),
+            devices,
             rates: Rates::default(),
             sources,
             counts: Counts::default(),
@@ -154,7 +159,7 @@ impl<'a> Service<'a> {
             groups_due: now,
         };
         let warnings: Vec<String> =
-            service.recorder.warnings().iter().cloned().chain(service.not_armed()).collect();
+            service.recorder.warnings().iter().cloned().chain(service.gaps()).collect();
         let socket = service.server.path().to_owned();
         (service.report)(WatchEvent::Started { socket: &socket, warnings: &warnings });
         notify("READY=1");
@@ -173,15 +178,6 @@ impl<'a> Service<'a> {
             readers: self.config.recorder.readers,
             judge: self.config.verdict,
         }
-    }
-
-    pub(super) fn not_armed(&self) -> Vec<String> {
-        let triggers = self.config.triggers.iter().zip(&self.sources.reasons);
-        let reason = triggers.filter_map(|(trigger, reason)| {
-            let reason = reason.as_ref()?;
-            Some(format!("the trigger {} is not armed: {reason}", trigger.name))
-        });
-        reason.collect()
     }
 
     /// Works until told to stop.
@@ -333,11 +329,13 @@ impl<'a> Service<'a> {
             suppressed: self.gate.suppressed(),
         };
         let snapshot = self.recorder.snapshot_until(self.signals.stop);
-        let marks = self.marks.of_trace(
-            snapshot.window(),
-            self.config.input,
-            self.server.input_of_agents(),
-        );
+        let mut sent: Vec<InputMarks> = self.server.input_of_agents().collect();
+        if let Ok(devices) = &self.devices {
+            self.marks.add_own(devices.take());
+            sent.push(devices.mode());
+        }
+        let input = self.input();
+        let marks = self.marks.of_trace(snapshot.window(), input, sent.into_iter());
         let entries = marks.entry().into_iter().chain(save.entry()).collect();
         let what = if wanted.by_hand { "save" } else { "auto" };
         let (result, kept) = match snapshot.prepare(&Extras { notes: wanted.notes, entries }) {

@@ -25,6 +25,7 @@ impl Service<'_> {
             "events_per_s": rate.round(),
             "lost": status.sideband_lost,
             "marks_input": self.config.input.name(),
+            "marks_devices": self.config.devices.name(),
             "group_reads": self.config.group_reads.name(),
             "saving": self.in_work > 0 || !self.wanted.is_empty(),
             "saves": {
@@ -66,7 +67,9 @@ impl Service<'_> {
         json["folder"] = json!(self.config.folder.to_string_lossy());
         json["configuration"] = json!(self.file.as_ref().map(|file| file.to_string_lossy()));
         json["configuration_error"] = json!(self.config_error);
-        json["warnings"] = json!(self.recorder.warnings());
+        let warnings: Vec<String> =
+            self.recorder.warnings().iter().cloned().chain(self.devices_not_read()).collect();
+        json["warnings"] = json!(warnings);
     }
 
     /// Writes the metrics, which appear at once or not at all.

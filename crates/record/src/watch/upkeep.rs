@@ -4,9 +4,11 @@
 use super::WatchEvent;
 use super::config::Config;
 use super::service::Service;
+use crate::input_devices::InputDevices;
 use crate::triggers::{Sources, TriggerConfig};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use unhitch_model::InputMarks;
 
 /// How often the control groups of triggers are looked up: a service that restarts has a new one.
 const GROUPS_INTERVAL: Duration = Duration::from_secs(5);
@@ -32,11 +34,41 @@ impl Service<'_> {
             self.gate.set_limits(new.limits, Instant::now());
         }
         let triggers_changed = new.triggers != self.config.triggers;
+        let devices_changed = new.devices != self.config.devices;
         self.config = new.with_fixed_parts_of(&self.config);
+        if devices_changed {
+            if let Ok(devices) = &self.devices {
+                self.marks.add_own(devices.take());
+            }
+            self.devices = InputDevices::start(self.config.devices);
+        }
         if triggers_changed {
             self.arm();
+        } else if devices_changed {
+            self.tell_gaps();
         }
         json!({ "reload": { "changed": changed, "restart": restart } })
+    }
+
+    /// What the configuration asks for and the machine does not give.
+    pub(super) fn gaps(&self) -> Vec<String> {
+        let triggers = self.config.triggers.iter().zip(&self.sources.reasons);
+        let not_armed = triggers.filter_map(|(trigger, reason)| {
+            let reason = reason.as_ref()?;
+            Some(format!("the trigger {} is not armed: {reason}", trigger.name))
+        });
+        not_armed.chain(self.devices_not_read()).collect()
+    }
+
+    pub(super) fn devices_not_read(&self) -> Option<String> {
+        let reason = self.devices.as_ref().err()?;
+        Some(format!("there are no marks of input devices: {reason}"))
+    }
+
+    /// How much marks of input tell at most: those of agents, and those of the machine's devices.
+    pub(super) fn input(&self) -> InputMarks {
+        let devices = self.devices.as_ref().map_or(InputMarks::Off, InputDevices::mode);
+        self.config.input.max(devices)
     }
 
     /// Arms the triggers again.
@@ -45,8 +77,12 @@ impl Service<'_> {
         self.sources = Sources::default();
         while self.hits.try_recv().is_ok() {}
         self.sources = Sources::start(&self.config.triggers, &self.reporter);
-        for warning in self.not_armed() {
-            (self.report)(WatchEvent::Note(&warning));
+        self.tell_gaps();
+    }
+
+    fn tell_gaps(&mut self) {
+        for gap in self.gaps() {
+            (self.report)(WatchEvent::Note(&gap));
         }
     }
 

@@ -101,16 +101,42 @@ impl Default for LimitsToml {
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct MarksToml {
-    input: InputToml,
+    input: Option<InputToml>,
+    devices: Option<Spanned<InputToml>>,
+    yes_keep_every_key: bool,
 }
 
-#[derive(Deserialize, Default, Clone, Copy)]
+#[derive(Deserialize, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
 enum InputToml {
     Off,
-    #[default]
     Private,
     Full,
+}
+
+impl InputToml {
+    const fn marks(self) -> InputMarks {
+        match self {
+            Self::Off => InputMarks::Off,
+            Self::Private => InputMarks::Private,
+            Self::Full => InputMarks::Full,
+        }
+    }
+}
+
+impl MarksToml {
+    /// Which marks are made of the machine's devices.
+    fn devices(&self) -> Result<InputMarks, Wrong> {
+        let Some(devices) = &self.devices else { return Ok(InputMarks::Off) };
+        match devices.as_ref().marks() {
+            InputMarks::Full if !self.yes_keep_every_key => {
+                let wrong = "\"full\" keeps every key that anybody presses here, passwords too: it \
+                             takes yes_keep_every_key = true";
+                Err((devices.span(), wrong.to_owned()))
+            }
+            marks => Ok(marks),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -175,11 +201,7 @@ impl FileToml {
             }
         }
         let folder = self.access.socket_folder.map(absolute).transpose()?;
-        let input = match self.marks.input {
-            InputToml::Off => InputMarks::Off,
-            InputToml::Private => InputMarks::Private,
-            InputToml::Full => InputMarks::Full,
-        };
+        let devices = self.marks.devices()?;
         Ok(Config {
             recorder,
             socket_folder: folder.unwrap_or_else(crate::control::default_folder),
@@ -202,7 +224,8 @@ impl FileToml {
                 min_interval: defaults.min_interval,
                 delay: defaults.delay,
             },
-            input,
+            input: self.marks.input.map_or(InputMarks::Private, InputToml::marks),
+            devices,
             verdict: self.verdict.enabled,
             metrics: metrics.map(|file| (file, every)),
             triggers,

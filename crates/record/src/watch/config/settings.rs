@@ -29,6 +29,8 @@ pub struct Config {
     pub limits: Limits,
     /// Which marks of input are taken.
     pub input: InputMarks,
+    /// Which marks are made of what the machine's input devices report.
+    pub devices: InputMarks,
     /// Whether a trace is judged after it was saved.
     pub verdict: bool,
     /// The file for metrics, and how often it is written.
@@ -104,6 +106,7 @@ impl Default for Config {
             retention: Retention { max_traces: 0, max_bytes: 0, min_free: Share::Bytes(0) },
             limits: Limits::default(),
             input: InputMarks::Private,
+            devices: InputMarks::Off,
             verdict: false,
             metrics: None,
             triggers: Vec::new(),

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::time::Duration;
+use unhitch_model::InputMarks;
 
 fn wrong(text: &str) -> (Option<usize>, String) {
     Config::parse(text).expect_err(text)
@@ -21,6 +22,7 @@ fn a_wrong_line_is_named_by_its_number() {
         ("[recorder]\nbuffer = \"1K\"", 2, "256K to 1G"),
         ("[access]\ngroup = \"no such group\"", 2, "there is no group"),
         ("[access]\ngroup_reads = \"all\"", 2, "unknown variant"),
+        ("[marks]\n\ndevices = \"full\"", 3, "takes yes_keep_every_key"),
         ("\n[[trigger]]\nkind = \"wait\"\n", 2, "needs threshold"),
         ("[[trigger]]\nkind = \"smell\"\n", 2, "unknown variant"),
         ("[[trigger]]\nkind = \"wait\"\nthreshold = \"1s\"", 1, "needs one of thread"),
@@ -48,6 +50,7 @@ fn what_is_not_said_has_a_default() {
     assert_eq!(config.retention.max_traces, 50);
     assert_eq!(config.limits, Limits::default());
     assert!(config.verdict && config.triggers.is_empty() && config.group.is_none());
+    assert_eq!((config.input, config.devices), (InputMarks::Private, InputMarks::Off));
     let config = Config::parse(
         "[[trigger]]\nkind = \"stall\"\nprocess = \"editor\"\nthreshold = \"200ms\"\n\
          [[trigger]]\nkind = \"hung_task\"\nenabled = false\n",
