@@ -75,6 +75,42 @@ fn regression_until_a_process_is_born_who_started_it_is_waited_for() {
     assert_eq!(sum, 1_000_000_000, "{text}");
 }
 
+/// A file system is frozen by one command and thawed by another, three seconds later: that one was
+/// told to have held the lock all the time.
+#[test]
+fn regression_who_was_not_born_yet_held_no_lock() {
+    let mut scene = Scene::default();
+    let touch = scene.thread(100, 100, "touch");
+    let thaw = scene.thread(200, 200, "fsfreeze");
+    let frozen =
+        ["main", "open", "|", "mnt_want_write", "__percpu_down_read", "percpu_rwsem_wait"];
+    let release = scene.stack(&["ioctl", "|", "thaw_super", "percpu_up_write", "__wake_up"]);
+    leaves(&mut scene, touch, 0, 100 * MS, &frozen);
+    scene.switch(3_100 * MS, 1, IDLE, Runnable, thaw, NONE);
+    scene.wake(3_102 * MS, 1, thaw, touch, WakeFlags::default(), release);
+    scene.switch(3_102 * MS + 10, 0, IDLE, Runnable, touch, NONE);
+    let mut trace = scene.finish(2, 3_200 * MS);
+    born(&mut trace, thaw, 50, 3_100 * MS);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let query = Query { victims: vec![touch], ..Query::default() };
+    let stalls = diagnose(&analysis, &query);
+    let (stall, text) = (&stalls[0], text_for(&analysis, &query, &stalls, 1));
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::DeadEnd, None), "{text}");
+    assert_eq!(stall.finding.evidence, Evidence::Inferred, "{text}");
+    for words in [
+        "touch 100 waited for 3.000 s of 3.002 s; fsfreeze 200, which released the lock in the end, \
+         did not exist yet.",
+        "It waited for a lock of a frozen file system in",
+        "a lock of a frozen file system; who had it before fsfreeze 200 was started is not known.",
+        "`fsfreeze -u MOUNTPOINT` thaws it.",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let held = stall.explanation.pieces.iter().filter(|piece| piece.thread == thaw);
+    let held: u64 = held.map(|piece| piece.window.duration_ns()).sum();
+    assert!(held <= 2_000_000, "{text}");
+}
+
 /// A server that may have one child sleeps until that has ended, and then starts the next, which
 /// answers the client. A heartbeat sleeps on, whichever of its children ends.
 #[test]

@@ -192,7 +192,10 @@ fn enter(
                 let at = explanation.hops.len() as u32 - 1;
                 enter(analysis, explanation, frames, (next.by, unborn, Some(at)));
             }
-            None => explanation.pieces.push(unseen(thread, unborn, hop)),
+            None => {
+                let piece = unheld(analysis, explanation.hop(hop), unborn);
+                explanation.pieces.push(piece.unwrap_or_else(|| unseen(thread, unborn, hop)));
+            }
         }
     }
 }
@@ -388,6 +391,17 @@ fn terminal(analysis: &Analysis<'_>, segment: &Segment) -> Cause {
 fn unseen(thread: ThreadId, window: Window, hop: Option<u32>) -> Piece {
     let segment = Segment::unknown(window);
     Piece { window, cause: Cause::Lost, thread, hop, segment, burst: None }
+}
+
+/// The part of a wait for a lock that was over when the thread that ended it was born: others had the
+/// lock, and who is not known.
+fn unheld(analysis: &Analysis<'_>, led: Option<&Hop>, window: Window) -> Option<Piece> {
+    let led = led.filter(|led| led.class == WaitClass::Lock && led.wake.is_some())?;
+    // Whoever lived when the recording began has no birth in it.
+    let is_born = analysis.timeline.life(led.by).start > analysis.timeline.window().start;
+    let segment = sleep_of(analysis, led).filter(|_| is_born)?.within(window);
+    let (cause, thread) = (Cause::UnknownWaker, led.sleeper);
+    Some(Piece { window, cause, thread, hop: led.parent, segment, burst: None })
 }
 
 /// The beginning of the sleep of a hop.

@@ -49,27 +49,45 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         case.ended_later(longest.thread, &longest.segment).filter(|_| longest.cause != Cause::Lost),
     );
     let silent = silent_peer(case, longest);
-    let cause = match silent {
-        Some(peer) => sentence!("no answer from {}, which has the other end.", case.name(peer)),
-        None => match unreleased(case, longest) {
-            Some(lock) => sentence!("a {}; who has it is not known.", lock),
-            None => sentence!("not known: {}.", why.clone()),
-        },
+    let lock = case.analysis.stacks.words(stack).unwrap_or("lock");
+    let cause = match (silent, born_later(case, longest)) {
+        (Some(peer), _) => {
+            sentence!("no answer from {}, which has the other end.", case.name(peer))
+        }
+        (None, Some(by)) => {
+            sentence!("a {}; who had it before {} was started is not known.", lock, case.name(by))
+        }
+        (None, None) if is_unreleased(case, longest) => sentence!(
+            "a {} that was not released before the recording ended; who has it is not known.",
+            lock
+        ),
+        (None, None) => sentence!("not known: {}.", why.clone()),
     };
     Some(Finding {
         function: own_function(case.analysis, stack),
         evidence: if lost > unseen { Evidence::Lost } else { Evidence::Inferred },
         evidence_words: why,
         sentences,
-        advice: advice.to_owned(),
+        advice: case.analysis.stacks.advice(stack).unwrap_or(advice).to_owned(),
         culprit: silent,
         ..case.finding(Pattern::DeadEnd, cause)
     })
 }
 
-/// True if nothing shows what would have ended the wait: a signal only interrupted it.
+/// True if nothing shows what would have ended the wait: a signal only interrupted it, or who ended
+/// it was not there yet.
 fn is_unseen(case: &Case<'_>, piece: &Piece) -> bool {
-    piece.segment.wake().is_none() || signalled_by(case.analysis, &piece.segment).is_some()
+    piece.segment.wake().is_none()
+        || signalled_by(case.analysis, &piece.segment).is_some()
+        || born_later(case, piece).is_some()
+}
+
+/// The thread that released the lock, if it was born after this part of the wait for it.
+fn born_later(case: &Case<'_>, piece: &Piece) -> Option<ThreadId> {
+    let waker = case.analysis.trace.wakings.waker[piece.segment.wake()?];
+    let is_lock = class_of(case.analysis, &piece.segment) == WaitClass::Lock;
+    let born = case.analysis.timeline.life(waker).start;
+    (is_lock && born >= piece.window.end).then_some(waker)
 }
 
 /// The only process that has the other end of what the thread waited on, if the wait did not end.
@@ -78,13 +96,10 @@ fn silent_peer(case: &Case<'_>, longest: &Piece) -> Option<ThreadId> {
     is_waiting_at_end(case, longest).then(peer).flatten()
 }
 
-/// The lock that was not released before the recording ended.
-fn unreleased(case: &Case<'_>, longest: &Piece) -> Option<String> {
+/// True for a wait for a lock that was not released before the recording ended.
+fn is_unreleased(case: &Case<'_>, longest: &Piece) -> bool {
     let is_lock = class_of(case.analysis, &longest.segment) == WaitClass::Lock;
-    let stack = longest.segment.wait_stack(case.analysis.trace);
-    let lock = || case.analysis.stacks.words(stack).unwrap_or("lock");
-    (is_lock && is_waiting_at_end(case, longest))
-        .then(|| format!("{} that was not released before the recording ended", lock()))
+    is_lock && is_waiting_at_end(case, longest)
 }
 
 /// True if the wait had not ended when the recording did. The piece itself may end before that,
@@ -126,7 +141,10 @@ fn why_unseen(case: &Case<'_>, longest: &Piece, is_message: bool) -> (Sentence, 
     let silent = case.analysis.cpus.silent_cpus(trace);
     let is_waiting = is_waiting_at_end(case, longest);
     let until_end = Window::new(case.explanation.window.start, end_of_wait(case, longest));
-    if let Some(by) = signalled_by(case.analysis, &longest.segment) {
+    if let Some(by) = born_later(case, longest) {
+        let by = case.name(by);
+        (sentence!("{}, which released the lock in the end, did not exist yet", by), "")
+    } else if let Some(by) = signalled_by(case.analysis, &longest.segment) {
         let by = case.name(by);
         (sentence!("it was still waiting when {} interrupted it by a signal", by), "")
     } else if is_message && !(is_waiting && silent_peer(case, longest).is_some()) {
