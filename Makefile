@@ -60,10 +60,12 @@ test-lttng: ## record hangs with LTTng and with us at once, in QEMU, and compare
 	@$(MAKE) --no-print-directory static
 	@tools/test-lttng $(TARGET)/$(STATIC)/release/unhitch
 
-test-service: ## boot Debian with the service in QEMU: a hang triggers, floods, kills; takes a quarter of an hour
+test-service: ## boot Debian with the .deb in QEMU: hangs, keys, floods, kills; takes half an hour
+	@tools/setup package
 	@tools/setup service
 	@$(MAKE) --no-print-directory static
-	@tools/test-service $(TARGET)/$(STATIC)/release/unhitch
+	@ONLY=deb tools/package $(TARGET)/$(STATIC)/release/unhitch
+	@tools/test-service "$$(ls -t $(TARGET)/package/unhitch_*.deb | head -n 1)"
 
 test-apps: ## make real programs hang, record and explain it; takes half an hour, needs root
 	@tools/setup build

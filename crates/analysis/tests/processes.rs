@@ -82,8 +82,7 @@ fn regression_who_was_not_born_yet_held_no_lock() {
     let mut scene = Scene::default();
     let touch = scene.thread(100, 100, "touch");
     let thaw = scene.thread(200, 200, "fsfreeze");
-    let frozen =
-        ["main", "open", "|", "mnt_want_write", "__percpu_down_read", "percpu_rwsem_wait"];
+    let frozen = ["main", "open", "|", "mnt_want_write", "__percpu_down_read", "percpu_rwsem_wait"];
     let release = scene.stack(&["ioctl", "|", "thaw_super", "percpu_up_write", "__wake_up"]);
     leaves(&mut scene, touch, 0, 100 * MS, &frozen);
     scene.switch(3_100 * MS, 1, IDLE, Runnable, thaw, NONE);

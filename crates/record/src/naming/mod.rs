@@ -5,6 +5,7 @@
 //! for file descriptors ([`opener`] has the rules) and is killed if it takes too long; then the
 //! trace has no names and says so, but loses nothing else.
 
+mod beneath;
 mod channel;
 mod child;
 pub(crate) mod mounts;

@@ -4,9 +4,9 @@
 //! a file system in user space (FUSE) may never answer, and then not even SIGKILL ends an `open` or
 //! `stat` that has started.
 
+use super::beneath::{Through, open_beneath, place};
 use rustc_hash::FxHashSet;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs;
@@ -39,30 +39,25 @@ impl Mounts {
         Self(parse(&fs::read("/proc/self/mountinfo").unwrap_or_default()))
     }
 
-    /// Opens the file at `path` without following links, and without accessing a file system that
-    /// may not answer.
-    pub(super) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        // If mounts are stacked, the last one is visible.
+    /// A handle on the file at `path`, without following links, and without accessing a file system
+    /// that may not answer.
+    pub(super) fn open(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        // If mounts are stacked, the last one is visible, and the last of several equal ones is taken.
         let deepest = self
             .0
             .iter()
-            .rev()
             .filter(|mount| path.starts_with(&mount.point))
             .max_by_key(|mount| mount.point.components().count());
         let mount =
             deepest.filter(|mount| is_local(mount) || mount.kind == LAYERED).ok_or(Errno::PERM)?;
-        let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat2(CWD, &mount.point, place, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+        let from_root = mount.point.strip_prefix("/").map_err(|_| Errno::INVAL)?;
+        let root = open_beneath(place(Path::new("/"))?, from_root, Through::Mounts)?;
         // Another file system may have been mounted there since.
         if mount_of(&root)? != mount.id {
             return Err(Errno::XDEV);
         }
         let below = path.strip_prefix(&mount.point).map_err(|_| Errno::INVAL)?;
-        let resolve = ResolveFlags::NO_XDEV
-            | ResolveFlags::NO_SYMLINKS
-            | ResolveFlags::NO_MAGICLINKS
-            | ResolveFlags::BENEATH;
-        openat2(root, below, flags, Mode::empty(), resolve)
+        open_beneath(root, below, Through::Folders)
     }
 
     /// True if `place`, opened in the mount namespace of process `pid`, is on a file system that
@@ -94,7 +89,7 @@ fn is_local(mount: &Mount) -> bool {
 }
 
 /// The id of the mount that a descriptor is on.
-fn mount_of(file: &impl AsFd) -> Result<u64, Errno> {
+pub(super) fn mount_of(file: &impl AsFd) -> Result<u64, Errno> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd()))
         .map_err(|_| Errno::IO)?;
     info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok()).ok_or(Errno::IO)
@@ -146,19 +141,17 @@ mod tests {
             [(22, "/proc", "proc"), (30, "/", "ext4"), (41, "/home/a b", "fuse.sshfs")]
         );
         let mounts = Mounts(mounts);
-        assert_eq!(mounts.open(Path::new("/proc/kmsg"), OFlags::PATH).err(), Some(Errno::PERM));
-        assert_eq!(mounts.open(Path::new("/home/a b/x"), OFlags::PATH).err(), Some(Errno::PERM));
+        assert_eq!(mounts.open(Path::new("/proc/kmsg")).err(), Some(Errno::PERM));
+        assert_eq!(mounts.open(Path::new("/home/a b/x")).err(), Some(Errno::PERM));
     }
 
     #[test]
     fn a_local_file_is_opened() {
         let mounts = Mounts::read();
         let own = std::env::current_exe().unwrap();
-        let file = mounts.open(&own, OFlags::RDONLY).unwrap();
+        let file = mounts.open(&own).unwrap();
         assert!(mounts.is_answering(&file, std::process::id()).unwrap());
-        let kernels =
-            openat2(CWD, "/proc/self/status", OFlags::PATH, Mode::empty(), ResolveFlags::empty())
-                .unwrap();
+        let kernels = place(Path::new("/proc/self/status")).unwrap();
         assert!(!mounts.is_answering(&kernels, std::process::id()).unwrap());
     }
 }

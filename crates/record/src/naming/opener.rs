@@ -4,15 +4,16 @@
 //! A file that a process has mapped is opened through the mapping if the kernel allows it
 //! (`/proc/PID/map_files`, proc(5)): then it is the file that ran, whatever is at its path by now.
 //! Otherwise, and for debug files and JIT maps, it is opened by its path, without following links
-//! (openat2(2)). We only open regular files, only on file systems that do not depend on another
+//! ([`beneath`](super::beneath)). We only open regular files, only on file systems that do not depend on another
 //! process ([`mounts`](super::mounts)), and only files that the process's user could have read. A
 //! disk can still be slow, so a thread opens the files, and it can be left behind.
 
+use super::beneath::{self, Through, open_beneath, place};
 use super::mounts::Mounts;
 use super::programs::{Program, Programs};
 use crate::procfs;
-use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, OFlags, Stat, fstat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::path::Path;
@@ -103,8 +104,7 @@ fn open_mapped(programs: &Programs, mounts: &Mounts, path: &Path) -> Answer {
             format!("{:x}-{:x}", program.start_avma, program.start_avma.checked_add(program.len)?);
         let link = Path::new("/proc").join(program.pid.to_string()).join("map_files").join(range);
         // This is the kernel's link to the mapped file, and the only link that we follow.
-        let place = openat2(CWD, &link, PLACE, Mode::empty(), ResolveFlags::empty()).ok()?;
-        reopen(&place, mounts, program.pid, |file| programs.may_be(path, file)).ok()
+        reopen(&place(&link).ok()?, mounts, program.pid, |file| programs.may_be(path, file)).ok()
     };
     let found = mappings.iter().find_map(by_mapping);
     if found.is_none() && path.to_str().and_then(Module::path_before).is_some() {
@@ -117,12 +117,10 @@ fn open_mapped(programs: &Programs, mounts: &Mounts, path: &Path) -> Answer {
 fn open_debug(programs: &Programs, mounts: &Mounts, path: &Path, of: &Path) -> Answer {
     if path.starts_with(DEBUG_FOLDER) {
         let below = path.strip_prefix(DEBUG_FOLDER).map_err(|_| Errno::INVAL)?;
-        let folder = mounts.open(Path::new(DEBUG_FOLDER), PLACE | OFlags::DIRECTORY)?;
+        let folder = mounts.open(Path::new(DEBUG_FOLDER))?;
         // Packages install links there, from one debug file to another.
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-        return regular(openat2(folder, below, READ, Mode::empty(), beneath)?, |file| {
-            file.st_uid == 0
-        });
+        let place = open_beneath(folder, below, Through::Links)?;
+        return reopen(&place, mounts, std::process::id(), |file| file.st_uid == 0);
     }
     let folder = of.parent().ok_or(Errno::INVAL)?;
     let is_beside =
@@ -141,40 +139,25 @@ fn open_perf_map(mounts: &Mounts, pid: u32) -> Answer {
     let owner = procfs::user(pid).unwrap_or(0);
     let is_own = |file: &Stat| file.st_uid == owner;
     by_path(mounts, &Path::new("/tmp").join(format!("perf-{pid}.map")), is_own).or_else(|_| {
-        let folder = PLACE | OFlags::DIRECTORY;
         let inner = unhitch_symbols::files::contained_perf_map(pid).map_err(|_| Errno::NOENT)?;
         let name = inner.file_name().ok_or(Errno::NOENT)?;
-        let root = openat2(
-            CWD,
-            format!("/proc/{pid}/root"),
-            folder,
-            Mode::empty(),
-            ResolveFlags::empty(),
-        )?;
+        let root = place(Path::new(&format!("/proc/{pid}/root")))?;
         // Check the file system that is mounted at `/tmp` there before looking up a name in it.
-        let temporary = openat2(
-            root,
-            "tmp",
-            folder,
-            Mode::empty(),
-            ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH,
-        )?;
+        let temporary = open_beneath(root, Path::new("tmp"), Through::Mounts)?;
         if !mounts.is_answering(&temporary, pid)? {
             return Err(Errno::PERM);
         }
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
-        reopen(&openat2(temporary, name, PLACE, Mode::empty(), resolve)?, mounts, pid, is_own)
+        let place = open_beneath(temporary, Path::new(name), Through::Folders)?;
+        reopen(&place, mounts, pid, is_own)
     })
 }
 
-/// Flags to get a handle on a file without opening it for reading.
-const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Flags to open a file for reading; does not block if it is a pipe.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 fn by_path(mounts: &Mounts, path: &Path, is_allowed: impl Fn(&Stat) -> bool) -> Answer {
-    let place = mounts.open(path, PLACE)?;
+    let place = mounts.open(path)?;
     reopen(&place, mounts, std::process::id(), is_allowed)
 }
 
@@ -189,12 +172,7 @@ fn reopen(
     if !mounts.is_answering(place, pid)? || !is_regular(&fstat(place)?) {
         return Err(Errno::PERM);
     }
-    let link = format!("/proc/self/fd/{}", place.as_raw_fd());
-    regular(openat2(CWD, link, READ, Mode::empty(), ResolveFlags::empty())?, is_allowed)
-}
-
-/// The file, if it is a regular file that may be read.
-fn regular(file: OwnedFd, is_allowed: impl Fn(&Stat) -> bool) -> Answer {
+    let file = beneath::reopen(place, READ)?;
     let about = fstat(&file)?;
     if is_regular(&about) && is_allowed(&about) { Ok(file.into()) } else { Err(Errno::PERM) }
 }

@@ -6,17 +6,24 @@
 //! seconds, so asking for the count every few seconds is quick enough.
 
 use super::hit::{Hit, Stop};
+use crate::procfs::LiveProcess;
 use crate::tracepoint_count::TracepointCount;
-use crate::{permission, procfs};
+use crate::{permission, procfs, sys};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The kernel's count.
 const COUNT: &str = "/proc/sys/kernel/hung_task_detect_count";
 /// The kernel's reports, in tracefs.
 const REPORTS: &str = "events/sched/sched_process_hang/id";
+/// For how many seconds a task is blocked before the kernel reports it.
+const TIMEOUT: &str = "/proc/sys/kernel/hung_task_timeout_secs";
+const DEFAULT_TIMEOUT: u64 = 120;
+/// Maximum number of tasks that a trace names.
+const MAX_NAMES: usize = 3;
 /// How often it is read.
 const PERIOD: Duration = Duration::from_secs(5);
 
@@ -36,15 +43,54 @@ pub(super) fn source(
         while !stop.sleep(PERIOD) {
             let Ok(now) = count() else { continue };
             if now > before {
-                let tasks = unhitch_model::units::plural(now - before, "task");
-                report(Hit {
-                    text: format!("the kernel reports {tasks} as hung"),
-                    ..Hit::default()
-                });
+                report(hit(now - before, &blocked(&stop)));
             }
             before = now;
         }
     }))
+}
+
+/// A task that is blocked so that nothing but what it waits for can end its wait.
+struct Blocked {
+    pid: u32,
+    tid: u32,
+    name: String,
+}
+
+/// The tasks that are blocked now. The kernel's report is at most [`PERIOD`] old, and has no number
+/// that we could read: those that it is about are among them.
+fn blocked(stop: &Stop) -> Vec<Blocked> {
+    let is_ended = AtomicBool::new(stop.sleep(Duration::ZERO));
+    let of_process = |process: LiveProcess| {
+        let blocked = process.threads.into_iter().filter(|thread| thread.state == b'D');
+        blocked.map(move |thread| Blocked {
+            pid: process.pid,
+            tid: thread.tid,
+            name: String::from_utf8_lossy(&thread.name).into_owned(),
+        })
+    };
+    procfs::processes(&is_ended).into_iter().flat_map(of_process).collect()
+}
+
+/// What a trace says of `reported` hung tasks.
+fn hit(reported: u64, blocked: &[Blocked]) -> Hit {
+    let tasks = unhitch_model::units::plural(reported, "task");
+    let names = blocked.iter().take(MAX_NAMES).map(|task| format!("{} {}", task.name, task.tid));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let which = match blocked.len() {
+        0 => String::new(),
+        1 => format!(": {names}"),
+        more if more > MAX_NAMES => format!(", and {more} are blocked now: {names}, …"),
+        _ => format!(", and blocked now are {names}"),
+    };
+    let text = format!("the kernel reports {tasks} as hung{which}");
+    // With more than one, it is not known which the kernel means.
+    let [only] = blocked else { return Hit { text, ..Hit::default() } };
+    let now = sys::monotonic_now();
+    let timeout = procfs::number(TIMEOUT).and_then(|seconds| u64::try_from(seconds).ok());
+    let begin = now.minus(timeout.unwrap_or(DEFAULT_TIMEOUT).saturating_mul(1_000_000_000));
+    let (pid, tid) = (Some(only.pid), Some(only.tid));
+    Hit { text, pid, tid, seen: Some((begin, now)), ..Hit::default() }
 }
 
 fn count(path: &Path) -> Result<u64, String> {
@@ -64,6 +110,26 @@ fn reports() -> Result<TracepointCount, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_blocked_is_named_and_is_whom_the_trace_is_about_if_there_is_one() {
+        let task = |tid, name: &str| Blocked { pid: 7, tid, name: name.to_owned() };
+        let none = hit(2, &[]);
+        assert_eq!((none.text.as_str(), none.tid), ("the kernel reports 2 tasks as hung", None));
+        let one = hit(1, &[task(8, "touch")]);
+        assert_eq!(one.text, "the kernel reports 1 task as hung: touch 8");
+        assert_eq!((one.pid, one.tid), (Some(7), Some(8)));
+        let (from, to) = one.seen.unwrap();
+        assert!(from < to);
+        let two = hit(1, &[task(8, "touch"), task(9, "sync")]);
+        assert_eq!(
+            two.text,
+            "the kernel reports 1 task as hung, and blocked now are touch 8, sync 9"
+        );
+        assert_eq!((two.tid, two.seen), (None, None));
+        let many: Vec<Blocked> = (0..9).map(|tid| task(tid, "sync")).collect();
+        assert!(hit(3, &many).text.ends_with("9 are blocked now: sync 0, sync 1, sync 2, …"));
+    }
 
     #[test]
     fn a_count_is_read_and_what_is_wrong_with_it_said() {
