@@ -9,7 +9,7 @@ use crate::notification::{self, Button, Reaction};
 use crate::open;
 use crate::options::Options;
 use crate::portal::{Portal, Told};
-use crate::recorder;
+use crate::recorder::{self, Outgoing};
 use crate::session::Session;
 use rustix::fs::FlockOperation;
 use std::collections::VecDeque;
@@ -76,7 +76,7 @@ pub fn run(options: &Options, report: &mut dyn FnMut(Report)) -> Result<(), Erro
     let session = if is_wayland {
         Err(Error::NoSession)
     } else {
-        Session::open(options, events.clone(), marks)
+        Session::open(options, events.clone(), marks.clone())
     };
     if bus.is_err() && session.is_err() {
         return Err(session.err().filter(|_| !is_wayland).unwrap_or(Error::NoSession));
@@ -96,7 +96,7 @@ pub fn run(options: &Options, report: &mut dyn FnMut(Report)) -> Result<(), Erro
     let has_session = agent.serve(session, is_wayland, options);
     agent.use_bus(bus, (!has_session).then_some(options));
     let input = if has_session { options.input } else { InputMode::Off };
-    start(&sockets, input, to_send, wanted, of_bus, &events);
+    start(&sockets, input, (marks, to_send), wanted, of_bus, &events);
     agent.work(&received);
     Ok(())
 }
@@ -123,16 +123,16 @@ fn lock() -> Result<File, Error> {
 fn start(
     sockets: &Arc<Vec<PathBuf>>,
     input: InputMode,
-    marks: Receiver<crate::mark::Mark>,
+    (marks, to_send): (Sender<Outgoing>, Receiver<Outgoing>),
     wanted: Receiver<Why>,
     signals: Receiver<Message>,
     events: &Sender<Event>,
 ) {
     let with = || (Arc::clone(sockets), events.clone());
     let (to, tell) = with();
-    std::thread::spawn(move || recorder::send_marks(&to, &marks, &tell));
+    std::thread::spawn(move || recorder::send_marks(&to, &to_send, &tell));
     let (to, tell) = with();
-    std::thread::spawn(move || recorder::make_saves(&to, &wanted, &tell));
+    std::thread::spawn(move || recorder::make_saves(&to, &wanted, &marks, &tell));
     let (to, tell) = with();
     std::thread::spawn(move || recorder::listen(&to, input, &tell));
     let tell = events.clone();

@@ -12,13 +12,16 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Maximum length of a line of the recorder's, bytes.
 const MAX_LINE: u64 = 64 << 10;
-/// How long marks are collected before they are sent: each sending wakes the recorder.
-const COLLECT: Duration = Duration::from_millis(100);
+/// How long marks are collected before they are sent: each sending wakes the recorder. A trigger of
+/// the recorder's waits for half a second before it saves.
+const COLLECT: Duration = Duration::from_millis(300);
+/// How long a save waits for the marks before it.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of marks in a request, by the protocol.
 const MAX_MARKS: usize = 256;
 /// Time limits for answers: to marks, and to a save with its verdict.
@@ -85,19 +88,40 @@ impl Connection {
     }
 }
 
+/// What the thread that sends marks is told.
+pub enum Outgoing {
+    /// A mark, which can wait for others.
+    Mark(Mark),
+    /// A save is about to be made: what was marked before it is sent now. The other end is told when
+    /// that is done.
+    Flush(Sender<()>),
+}
+
+/// The marks of one request, and who waits until they are sent.
+fn collect(first: Outgoing, outgoing: &Receiver<Outgoing>) -> (Vec<Value>, Option<Sender<()>>) {
+    let (mut batch, end) = (Vec::new(), Instant::now() + COLLECT);
+    let mut next = Some(first);
+    loop {
+        match next {
+            Some(Outgoing::Mark(mark)) => batch.push(mark.json()),
+            Some(Outgoing::Flush(waiting)) => return (batch, Some(waiting)),
+            None => return (batch, None),
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        next = (batch.len() < MAX_MARKS).then(|| outgoing.recv_timeout(left).ok()).flatten();
+    }
+}
+
 /// Sends marks until there is nobody left to make any.
-pub fn send_marks(sockets: &[PathBuf], marks: &Receiver<Mark>, events: &Sender<Event>) {
+pub fn send_marks(sockets: &[PathBuf], outgoing: &Receiver<Outgoing>, events: &Sender<Event>) {
     let mut connection: Option<Connection> = None;
     let mut failed: Option<Instant> = None;
     let mut refused = false;
-    while let Ok(first) = marks.recv() {
-        let mut batch = vec![first.json()];
-        let end = Instant::now() + COLLECT;
-        while batch.len() < MAX_MARKS {
-            match marks.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(mark) => batch.push(mark.json()),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-            }
+    while let Ok(first) = outgoing.recv() {
+        // Whoever waits is told when this goes out of scope.
+        let (batch, _waiting) = collect(first, outgoing);
+        if batch.is_empty() {
+            continue;
         }
         // Without a recorder there is nobody whose traces need marks.
         if failed.is_some_and(|at| at.elapsed() < RETRY) {
@@ -127,9 +151,18 @@ pub fn send_marks(sockets: &[PathBuf], marks: &Receiver<Mark>, events: &Sender<E
     }
 }
 
-/// Makes the saves that are asked for, one after the other.
-pub fn make_saves(sockets: &[PathBuf], wanted: &Receiver<Why>, events: &Sender<Event>) {
+/// Makes the saves that are asked for, one after the other, each after the marks before it.
+pub fn make_saves(
+    sockets: &[PathBuf],
+    wanted: &Receiver<Why>,
+    marks: &Sender<Outgoing>,
+    events: &Sender<Event>,
+) {
     while let Ok(why) = wanted.recv() {
+        let (waiting, sent) = channel();
+        if marks.send(Outgoing::Flush(waiting)).is_ok() {
+            let _ = sent.recv_timeout(FLUSH_TIMEOUT);
+        }
         let failed = |error: String| {
             let _ = events.send(Event::SaveFailed { why: why.clone(), error });
         };

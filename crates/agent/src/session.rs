@@ -6,9 +6,10 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::hot_key::HotKey;
 use crate::input::Input;
-use crate::mark::{InputMode, Mark};
+use crate::mark::InputMode;
 use crate::options::Options;
 use crate::ping::{Found, INTERVAL, OVERDUE_INTERVAL, Ping};
+use crate::recorder::Outgoing;
 use crate::window::Focus;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
@@ -20,6 +21,9 @@ use x11rb::protocol::Event as XEvent;
 
 /// How long the window with the focus is taken to keep it.
 const FOCUS_AGE: Duration = Duration::from_millis(200);
+/// How long events are collected while input is marked: each look at them wakes the agent. The X
+/// server keeps their times.
+const COLLECT: Duration = Duration::from_millis(100);
 /// A key that is held down repeats: presses closer than this are one.
 const HOT_KEY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -34,7 +38,7 @@ pub struct Session {
     pressed: Option<Instant>,
     next_ping: Instant,
     events: Sender<Event>,
-    marks: Sender<Mark>,
+    marks: Sender<Outgoing>,
 }
 
 impl Session {
@@ -43,7 +47,7 @@ impl Session {
     pub fn open(
         options: &Options,
         events: Sender<Event>,
-        marks: Sender<Mark>,
+        marks: Sender<Outgoing>,
     ) -> Result<Self, Error> {
         let display = Display::open()?;
         let missing = |error: &Error| {
@@ -110,11 +114,21 @@ impl Session {
         let socket = self.display.connection.stream().as_fd();
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match poll(&mut [PollFd::new(&socket, PollFlags::IN)], timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            // The time of an answer to a ping is that of its arrival.
+            Ok(_) if self.input.is_some() && !self.is_asking() => std::thread::sleep(COLLECT),
+            Ok(_) => {}
             Err(error) => {
-                Err(Error::System { action: "wait for the X server", source: error.into() })
+                let source = error.into();
+                return Err(Error::System { action: "wait for the X server", source });
             }
         }
+        Ok(())
+    }
+
+    /// True while a window has not answered.
+    fn is_asking(&self) -> bool {
+        self.ping.as_ref().is_some_and(Ping::is_waiting)
     }
 
     /// Asks the window, and looks at its answer; returns how long nothing has to be done.
@@ -180,7 +194,7 @@ impl Session {
         let Some(input) = &self.input else { return Ok(()) };
         let Some(mut mark) = input.mark(event, None) else { return Ok(()) };
         mark.pid = self.focused_pid()?;
-        let _ = self.marks.send(mark);
+        let _ = self.marks.send(Outgoing::Mark(mark));
         Ok(())
     }
 
@@ -208,7 +222,7 @@ impl Session {
 
     fn tell(&self, found: Found) {
         if let Some(mark) = found.mark {
-            let _ = self.marks.send(mark);
+            let _ = self.marks.send(Outgoing::Mark(mark));
         }
         if let Some(hang) = found.hang {
             let _ = self.events.send(Event::Hang(hang));

@@ -141,7 +141,7 @@ static __always_inline bool same(const char *a, const char *b)
 
 static __always_inline bool in_group(struct task_struct *task, u64 group)
 {
-	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	struct cgroup *cgroup = task->cgroups->dfl_cgrp;
 	for (int i = 0; i < MAX_DEPTH && cgroup; i++) {
 		if (BPF_CORE_READ(cgroup, kn, id) == group)
 			return true;
@@ -160,18 +160,14 @@ static __always_inline bool is_about(struct watch *watch, struct task_struct *ta
 		return false;
 	if (task->pid != task->tgid && !(flags & ALL_THREADS))
 		return false;
-	if (flags & BY_PROCESS) {
-		char name[16];
-		struct task_struct *leader = task->group_leader;
-		BPF_CORE_READ_INTO(&name, leader, comm);
-		return same(watch->name, name);
-	}
+	if (flags & BY_PROCESS)
+		return same(watch->name, task->group_leader->comm);
 	if (flags & BY_PID)
 		return task->tgid == watch->pid;
 	if (flags & BY_GROUP)
 		return in_group(task, watch->group);
 	if (flags & BY_USER)
-		return BPF_CORE_READ(task, cred, uid.val) == watch->user;
+		return task->cred->uid.val == watch->user;
 	return flags & BY_NOTHING;
 }
 
@@ -250,7 +246,7 @@ static __always_inline void left(struct task_struct *task, u64 now)
 	thread.syscall = -1;
 	if (!(task->flags & PF_KTHREAD)) {
 		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-		u64 syscall = BPF_CORE_READ(regs, orig_ax);
+		u64 syscall = regs->orig_ax;
 		thread.syscall = syscall;
 		thread.flags = flags_of(syscall);
 	}
@@ -267,7 +263,11 @@ static __always_inline void left(struct task_struct *task, u64 now)
 			}
 		}
 	}
-	bpf_map_update_elem(&threads, &tid, &thread, BPF_ANY);
+	// Nobody else writes to a thread that is on its CPU.
+	if (known)
+		*known = thread;
+	else
+		bpf_map_update_elem(&threads, &tid, &thread, BPF_ANY);
 }
 
 static __always_inline void came(struct task_struct *task, u64 now)

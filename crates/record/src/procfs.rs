@@ -104,7 +104,7 @@ pub(crate) fn process(pid: u32) -> Option<LiveProcess> {
 /// The effective user of a process. *Why not the owner of its `/proc` folder:* that is root for
 /// every process that the kernel protects from being traced.
 pub(crate) fn user(pid: u32) -> Option<u32> {
-    effective_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    effective_user(&read_small(Path::new(&format!("/proc/{pid}/status")))?)
 }
 
 /// The second number in the `Uid:` line. A process name cannot fake one, because newlines in names
@@ -326,7 +326,8 @@ pub(crate) fn read_small(path: &Path) -> Option<String> {
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open(path)
         .ok()?;
-    let mut bytes = Vec::new();
+    // Most are shorter: one read, and one that says that this was all.
+    let mut bytes = Vec::with_capacity(4096);
     file.take(MAX_SMALL_FILE_BYTES).read_to_end(&mut bytes).ok()?;
     if bytes.len() as u64 == MAX_SMALL_FILE_BYTES {
         // Part of a number would be another number.

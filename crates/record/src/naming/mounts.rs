@@ -146,6 +146,14 @@ mod tests {
     }
 
     #[test]
+    fn regression_of_stacked_mounts_the_visible_one_is_taken() {
+        let mut mounts = Mounts::read();
+        let root = mounts.0.iter().find(|mount| mount.point == Path::new("/")).cloned().unwrap();
+        mounts.0.insert(0, Mount { id: u64::MAX, ..root });
+        assert!(mounts.open(&std::env::current_exe().unwrap().canonicalize().unwrap()).is_ok());
+    }
+
+    #[test]
     fn a_local_file_is_opened() {
         let mounts = Mounts::read();
         let own = std::env::current_exe().unwrap();
