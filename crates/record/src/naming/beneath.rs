@@ -4,12 +4,12 @@
 //! altogether, as it cannot look into its arguments, and so do some containers. Under our own unit
 //! nothing but the kernel's functions had names.
 
-use super::mounts::mount_of;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
@@ -91,10 +91,16 @@ pub(super) fn reopen(place: &impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno>
     openat(CWD, link, flags, Mode::empty())
 }
 
+/// The id of the mount that a descriptor is on (`/proc/PID/fdinfo`, proc(5)).
+pub(super) fn mount_of(file: &impl AsFd) -> Result<u64, Errno> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd()))
+        .map_err(|_| Errno::IO)?;
+    info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok()).ok_or(Errno::IO)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     #[test]

@@ -4,9 +4,9 @@
 //! a file system in user space (FUSE) may never answer, and then not even SIGKILL ends an `open` or
 //! `stat` that has started.
 
-use super::beneath::{Through, open_beneath, place};
+use super::beneath::{Through, mount_of, open_beneath, place};
 use rustc_hash::FxHashSet;
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs;
@@ -86,13 +86,6 @@ pub(crate) fn local_devices() -> FxHashSet<u64> {
 
 fn is_local(mount: &Mount) -> bool {
     LOCAL.contains(&mount.kind.as_str())
-}
-
-/// The id of the mount that a descriptor is on.
-pub(super) fn mount_of(file: &impl AsFd) -> Result<u64, Errno> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd()))
-        .map_err(|_| Errno::IO)?;
-    info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok()).ok_or(Errno::IO)
 }
 
 /// `36 35 98:0 /root /mnt/point rw master:1 - ext4 /dev/root rw`
