@@ -50,8 +50,8 @@ fn stacks_have_the_classes_an_engineer_would_give_them() {
         (WaitClass::Condition, false)
     );
     assert_eq!(class(&["futex_wait", "do_futex", "main"]), (WaitClass::Condition, false));
-    // Recorded on 6.18: a file is made and written to on a frozen file system; a process is moved
-    // to another control group.
+    // Recorded on 6.18: a file is made and written to on a frozen file system. Not recorded: writes to
+    // files of the kernel's.
     let all = Rules::default();
     let words = |frames: &[&str]| wait_by(&all, frames).words.map(|at| &all.words[usize::from(at)]);
     let percpu = ["schedule", "percpu_rwsem_wait", "__percpu_down_read"];
@@ -59,9 +59,10 @@ fn stacks_have_the_classes_an_engineer_would_give_them() {
         let frames = [&percpu[..], &[writes, "do_syscall_64"]].concat();
         assert_eq!(words(&frames).unwrap(), "lock of a frozen file system");
     }
-    let control_group = ["cgroup_attach_lock", "kernfs_fop_write_iter", "vfs_write"];
-    let frames = [&percpu[..2], &control_group].concat();
-    assert_eq!((class(&frames).0, words(&frames)), (WaitClass::Lock, None));
+    for others in ["kernfs_fop_write_iter", "proc_sys_call_handler"] {
+        let frames = [&percpu[..], &["cpus_read_lock", others, "vfs_write"]].concat();
+        assert_eq!((class(&frames).0, words(&frames)), (WaitClass::Lock, None));
+    }
     assert_eq!(
         class(&["rwsem_down_write_slowpath.isra.0", "down_write", "vm_mmap_pgoff"]),
         (WaitClass::Lock, false)
