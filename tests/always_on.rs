@@ -212,7 +212,7 @@ fn live_keys_that_wait_are_marked_by_class_and_told_of() {
     let is_press = |mark: &&Value| mark["press"] == true && mark["class"] != "modifier";
     let classes: Vec<&Value> = marks.iter().filter(is_press).map(|mark| &mark["class"]).collect();
     assert_eq!(classes[..4], ["letter", "letter", "digit", "space"]);
-    assert!(classes[4..].iter().all(|class| **class == "letter"), "{classes:?}");
+    assert!(classes[4..].is_empty() || classes[4..] == ["letter"], "{classes:?}");
     for mark in &marks {
         assert_eq!((&mark["kind"], &mark["mode"]), (&json!("key"), &json!("private")), "{mark}");
         assert!(mark.get("code").is_none() && mark.get("text").is_none(), "{mark}");

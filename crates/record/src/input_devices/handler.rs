@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 /// For how long the reader of a device is believed to be the same.
 const BELIEVED: Duration = Duration::from_secs(5);
-/// Who has devices open only to see special keys, or hands them to others.
+/// Who has devices open only to see special keys, or hands them to others. A name has at most 15
+/// bytes.
 const WATCHERS: [&str; 6] =
     ["systemd-logind", "elogind", "acpid", "upowerd", "systemd-udevd", "systemd"];
 /// Major number of virtual consoles.
@@ -42,8 +43,7 @@ fn opener(device: &Path) -> Option<u32> {
     };
     let watches = |pid: u32| {
         let name = read_small(&PathBuf::from(format!("/proc/{pid}/comm"))).unwrap_or_default();
-        // A name has at most 15 bytes.
-        WATCHERS.iter().any(|watcher| watcher[..watcher.len().min(15)] == *name.trim_end())
+        WATCHERS.contains(&name.trim_end())
     };
     let others = numbers(Path::new("/proc")).into_iter().filter(|pid| *pid != own);
     others.filter(has_it).find(|pid| !watches(*pid))
