@@ -12,7 +12,7 @@ DESTDIR ?=
 STATIC := $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help static install package test-package demo test test-hostile test-kernels test-lttng test-service test-apps test-quiet python test-fleet bench soak fuzz fmt lint clean
+.PHONY: help static install package test-package demo test test-hostile test-kernels test-lttng test-service test-apps test-quiet python test-fleet bench soak fuzz fmt lint audit clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,13 +104,16 @@ fmt: ## format the code
 	@$(CARGO) fmt --all
 	@tools/page format
 
-lint: ## check format, lints, workflows, licences and known faults of dependencies
+lint: ## check format and lints
 	@tools/setup lint
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	@tools/check-workflows
 	@tools/page lint
+
+audit: ## check licences, sources and known faults of dependencies, and the workflows
+	@tools/setup audit
 	@tools/check-dependencies
+	@tools/check-workflows
 
 clean: ## remove build output and the demo
 	@$(CARGO) clean

@@ -1,4 +1,4 @@
-// Fails unless every package in the lock file has an accepted licence. `make lint` runs it; it
+// Fails unless every package in the lock file has an accepted licence. `make audit` runs it; it
 // needs neither the network nor the packages.
 import { readFileSync } from "node:fs";
 

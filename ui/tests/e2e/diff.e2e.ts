@@ -18,7 +18,7 @@ describe.skipIf(skipReason("diff") !== null)("diff", () => {
   });
   afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
-    await bed.screenshot(page, `diff ${task.name}`);
+    await bed.screenshot(page, `diff ${task.name}`, task);
     bed.expectNoComplaints();
   });
 

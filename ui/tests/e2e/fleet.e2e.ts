@@ -25,7 +25,7 @@ describe.skipIf(skipReason("fleet") !== null)("fleet", () => {
   });
   afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
-    await bed.screenshot(page, `fleet ${task.name}`);
+    await bed.screenshot(page, `fleet ${task.name}`, task);
     bed.expectNoComplaints();
   });
 

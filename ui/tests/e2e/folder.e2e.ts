@@ -27,7 +27,7 @@ describe.skipIf(skipReason("folder") !== null)("folder", () => {
   });
   afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
-    await bed.screenshot(page, `folder ${task.name}`);
+    await bed.screenshot(page, `folder ${task.name}`, task);
     bed.expectNoComplaints();
   });
 
@@ -258,7 +258,7 @@ describe.skipIf(skipReason("a vanished file") !== null)("a vanished file", () =>
     await page.waitForSelector(".grid-row");
     await settled(page);
     expect(await page.locator(".error-box").count()).toBe(0);
-    await bed.screenshot(page, task.name);
+    await bed.screenshot(page, task.name, task);
     renameSync(join(bed.folder, ".gone"), join(bed.folder, "starve.hitch"));
     await page.locator(".gone").waitFor({ state: "detached" });
     bed.expectNoComplaints();
@@ -291,7 +291,7 @@ describe.skipIf(skipReason("a single file") !== null)("a single file", () => {
         "seen on its own",
     );
     await settled(page);
-    await bed.screenshot(page, task.name);
+    await bed.screenshot(page, task.name, task);
     bed.expectNoComplaints();
   });
 });

@@ -28,7 +28,7 @@ describe.skipIf(skipReason("golden") !== null)("golden", () => {
     page = await bed.page();
   });
   afterEach(async ({ task }) => {
-    await bed.screenshot(page, `golden ${task.name}`);
+    await bed.screenshot(page, `golden ${task.name}`, task);
     await page.context().close();
     bed.expectNoComplaints();
   });

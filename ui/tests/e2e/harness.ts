@@ -9,9 +9,9 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, delimiter, join, resolve } from "node:path";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
-import { expect } from "vitest";
+import { expect, type RunnerTestCase } from "vitest";
 
-/** Every test's last screen, to look at after a failure; git ignores it. */
+/** The last screen of tests, to look at after a failure; git ignores it. */
 const SHOTS = resolve(import.meta.dirname, "../../shots");
 
 const ROOT = resolve(import.meta.dirname, "../../..");
@@ -171,8 +171,12 @@ export class TestBed {
     this.complaints = this.complaints.filter((text) => !what.test(text));
   }
 
-  /** Saves a screenshot, named after the test. */
-  async screenshot(page: Page, test: string): Promise<void> {
+  /**
+   * Saves a screenshot of a test that failed. With `UNHITCH_SHOTS` set, of every one: a picture can
+   * take longer than its test.
+   */
+  async screenshot(page: Page, test: string, task?: Readonly<RunnerTestCase>): Promise<void> {
+    if (!process.env.UNHITCH_SHOTS && task?.result?.state !== "fail") return;
     mkdirSync(SHOTS, { recursive: true });
     await page.screenshot({
       path: join(

@@ -31,7 +31,7 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
     page = await bed.page();
   });
   afterEach(async ({ task }) => {
-    await bed.screenshot(page, `looks ${task.name}`);
+    await bed.screenshot(page, `looks ${task.name}`, task);
     await page.context().close();
     bed.expectNoComplaints();
   });

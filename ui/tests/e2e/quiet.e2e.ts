@@ -59,7 +59,7 @@ describe.skipIf(skipReason("quiet") !== null)("without a stall", () => {
     await page.locator(".answer h1").waitFor();
     await settled(page);
     expect(await page.locator(".parts .sum").innerText()).toContain("the whole time range");
-    await bed.screenshot(page, task.name);
+    await bed.screenshot(page, task.name, task);
   });
 
   test("samples alone: what is missing, how to record it, no command for what is here", async ({
@@ -72,7 +72,7 @@ describe.skipIf(skipReason("quiet") !== null)("without a stall", () => {
     expect(text).toMatch(/no context switches/);
     expect(text).toMatch(/Record with/);
     expect(text).not.toMatch(COMMANDS);
-    await bed.screenshot(page, task.name);
+    await bed.screenshot(page, task.name, task);
   });
 
   test("files that are called like another tool's traces are listed with what is wrong", async () => {

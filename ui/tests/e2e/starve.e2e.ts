@@ -14,7 +14,7 @@ describe.skipIf(skipReason("starve") !== null)("starve", () => {
   });
   afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
-    await bed.screenshot(page, `starve ${task.name}`);
+    await bed.screenshot(page, `starve ${task.name}`, task);
     bed.expectNoComplaints();
   });
 

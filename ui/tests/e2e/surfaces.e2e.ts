@@ -133,7 +133,7 @@ for (const theme of ["dark", "light"] as const)
       page = await bed.page("", { colorScheme: theme });
     });
     afterEach(async ({ task }) => {
-      await bed.screenshot(page, `surfaces ${theme} ${task.name}`);
+      await bed.screenshot(page, `surfaces ${theme} ${task.name}`, task);
       await page.context().close();
       // A damaged or missing trace and a wrong filter are refused, which the browser reports.
       bed.allow(/status of (400|404|422)/);

@@ -23,7 +23,7 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
   });
   afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
-    await bed.screenshot(page, `timeline ${task.name}`);
+    await bed.screenshot(page, `timeline ${task.name}`, task);
     bed.expectNoComplaints();
   });
 

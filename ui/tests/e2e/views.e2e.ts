@@ -42,7 +42,7 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
   });
   afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
-    await bed.screenshot(page, `views ${task.name}`);
+    await bed.screenshot(page, `views ${task.name}`, task);
     bed.expectNoComplaints();
   });
 

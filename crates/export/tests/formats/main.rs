@@ -58,7 +58,7 @@ fn folded_stacks_have_our_sums() {
 
 #[test]
 fn inferno_draws_folded_stacks() {
-    of_all(|analysis| checks::folded::check_with_inferno(analysis, "inferno_draws_folded_stacks"));
+    of_all(checks::folded::check_with_inferno);
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! Folded stacks: lines sum to the tables, and `inferno` draws them.
 
-use super::{Stacks, Tables, assert_same, export, skipped};
+use super::{Stacks, Tables, assert_same, export};
+use inferno::flamegraph::{self, Options};
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use unhitch_analysis::Analysis;
 use unhitch_export::Of;
 
@@ -35,24 +33,14 @@ pub fn check(analysis: &Analysis<'_>) {
     }
 }
 
-/// `inferno-flamegraph` draws every function of the waits, and the sum of all.
-pub fn check_with_inferno(analysis: &Analysis<'_>, test: &str) {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../target/tools/inferno/bin/inferno-flamegraph");
-    let inferno = if own.exists() { own } else { "inferno-flamegraph".into() };
-    let child = Command::new(inferno)
-        .args(["--countname", "ns", "--minwidth", "0"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let Ok(mut child) = child else {
-        return skipped(test, "inferno-flamegraph is not installed (tools/setup test)");
-    };
-    let folded = export(analysis, "folded", Of::Waits);
-    child.stdin.take().unwrap().write_all(&folded).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    let drawn = String::from_utf8(output.stdout).unwrap().replace(',', "");
+/// `inferno` draws the waits: the sum of all is the tables'.
+pub fn check_with_inferno(analysis: &Analysis<'_>) {
+    let folded = String::from_utf8(export(analysis, "folded", Of::Waits)).unwrap();
+    let mut options = Options::default();
+    (options.count_name, options.min_width) = ("ns".to_owned(), 0.0);
+    let mut drawn = Vec::new();
+    flamegraph::from_lines(&mut options, folded.lines(), &mut drawn).unwrap();
+    let drawn = String::from_utf8(drawn).unwrap().replace(',', "");
     let (_, total) = Tables::of(analysis).stacks(Of::Waits).total();
     assert!(drawn.contains(&format!("<title>all ({total} ns 100%)")), "{total}");
 }
