@@ -26,20 +26,6 @@ impl<T: Copy> Grouped<T> {
         Self { starts, items: grouped }
     }
 
-    /// The groups of all `parts`, whose keys follow each other.
-    pub fn chained(parts: &[Self]) -> Self {
-        let keys: usize = parts.iter().map(Self::keys).sum();
-        let mut starts = Vec::with_capacity(keys + 1);
-        let mut items = Vec::with_capacity(parts.iter().map(|part| part.items.len()).sum());
-        for part in parts {
-            let before = items.len() as u32;
-            starts.extend(part.starts[..part.keys()].iter().map(|start| before + start));
-            items.extend_from_slice(&part.items);
-        }
-        starts.push(items.len() as u32);
-        Self { starts, items }
-    }
-
     /// The number of keys.
     pub fn keys(&self) -> usize {
         self.starts.len() - 1

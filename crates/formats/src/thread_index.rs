@@ -42,4 +42,9 @@ impl ThreadIndex {
             None => ThreadId::IDLE,
         }
     }
+
+    /// True if every time has the same incarnation of `tid`.
+    pub(crate) fn is_only(&self, tid: u32) -> bool {
+        !matches!(self.0.get(&tid), Some(Incarnations::Many(_)))
+    }
 }

@@ -48,6 +48,11 @@ impl Builder {
         }
     }
 
+    /// The first thread of the range.
+    pub fn first(&self) -> usize {
+        self.mine.start
+    }
+
     /// The position of a thread in the range; none for the idle thread and those outside.
     fn position(&self, thread: ThreadId) -> Option<usize> {
         thread

@@ -25,7 +25,8 @@ use unhitch_model::{TaskState, ThreadId, Time, Trace, WakeFlags, Window};
 /// The timelines of all threads of a trace.
 pub struct Timeline {
     window: Window,
-    cycles: Grouped<Cycle>,
+    /// Of ranges of the threads, which follow each other: the first thread of each, and the cycles.
+    cycles: Vec<(usize, Grouped<Cycle>)>,
     lives: Vec<Window>,
     losses: Losses,
     redundant: Vec<u32>,
@@ -45,14 +46,13 @@ impl Timeline {
                 builder
             })
             .collect();
-        let grouped: Vec<Grouped<Cycle>> = parts.par_iter().map(Builder::by_thread).collect();
+        let cycles = parts.par_iter().map(|part| (part.first(), part.by_thread())).collect();
         let (mut lives, mut redundant) = (Vec::with_capacity(threads), Vec::new());
         for part in parts {
             lives.extend_from_slice(&part.lives);
             redundant.extend_from_slice(&part.redundant);
         }
         redundant.par_sort_unstable();
-        let cycles = Grouped::chained(&grouped);
         Self { window, cycles, lives, losses: Losses::new(trace), redundant }
     }
 
@@ -199,7 +199,9 @@ impl Timeline {
     }
 
     fn cycles_of(&self, thread: ThreadId) -> &[Cycle] {
-        self.cycles.of(thread.index())
+        let next = self.cycles.partition_point(|(first, _)| *first <= thread.index());
+        let part = next.checked_sub(1).and_then(|part| self.cycles.get(part));
+        part.map_or(&[], |(first, cycles)| cycles.of(thread.index() - first))
     }
 
     /// The time of a cycle's first event.

@@ -30,6 +30,8 @@ pub(crate) struct Decoder<'a> {
     /// First and last time by CPU; an empty window where the CPU has none.
     pub covered: Vec<(u64, u64)>,
     pub hints: Hints,
+    /// The stacks of the rings' chains.
+    pub of_chains: Vec<u32>,
     /// Samples that could not be read.
     pub damaged: u64,
     /// The last name of a thread that went to the hints.
@@ -51,6 +53,7 @@ impl<'a> Decoder<'a> {
             counts: vec![0; events.list().len() + 1],
             covered: Vec::new(),
             hints: Hints::default(),
+            of_chains: Vec::new(),
             damaged: 0,
             named: vec![(u32::MAX, [0; 16]); SEEN],
             owned: vec![(u32::MAX, 0); SEEN],
@@ -58,7 +61,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// What was decoded from `rings`, as if it were chunks.
-    pub(crate) fn of_rings(events: &'a Events, parts: Vec<Rows>, rings: &'a Decoded) -> Self {
+    pub(crate) fn of_rings(events: &'a Events, parts: Vec<Rows>, rings: &'a Decoded<'_>) -> Self {
         let mut decoder = Self::new(events);
         let chains = rings.chains.iter().map(|(pid, words)| decoder.stacks.intern(pid, words));
         // Number 0 is the empty chain in both.
@@ -66,8 +69,6 @@ impl<'a> Decoder<'a> {
         let number = |stack: &mut u32| *stack = numbers.get(*stack as usize).copied().unwrap_or(0);
         let mut parts = parts;
         parts.par_iter_mut().for_each(|rows| {
-            rows.switches.iter_mut().for_each(|row| number(&mut row.stack));
-            rows.wakings.iter_mut().for_each(|row| number(&mut row.stack));
             rows.samples.iter_mut().for_each(|row| number(&mut row.stack));
             rows.facts.iter_mut().for_each(|row| number(&mut row.stack));
             rows.earlier_waits.iter_mut().for_each(|row| number(&mut row.stack));
@@ -76,6 +77,7 @@ impl<'a> Decoder<'a> {
         let births = rings.births.iter().map(|&(time, tid)| (time, tid, Life::FirstWake));
         decoder.hints.lives.extend(births);
         decoder.covered.clone_from(&rings.covered);
+        decoder.of_chains = numbers;
         // Their order is that of the numbers, which are above those of chunks.
         let first = usize::MAX - parts.len();
         decoder.chunks.extend((first..).zip(parts));

@@ -5,7 +5,8 @@
 //! 2. Decode the chunks to rows on all cores ([`super::decode`]).
 //! 3. Resolve the threads and addresses of the rows with the side-band ([`super::tasks`],
 //!    [`super::space`]).
-//! 4. Sort the rows of each kind by time and turn them into the trace's columns.
+//! 4. Sort the rows of each kind by time, merge them with what [rings](crate::ring) hold, and turn them
+//!    into the trace's columns.
 //!
 //! The file's pages are released chunk by chunk, so that the rows replace the file in memory
 //! instead of adding to it.
@@ -18,6 +19,7 @@ use super::{
     expand,
     feature::FileDescription,
     header::Header,
+    merge::Merge,
     record::kind,
     resolve::{self, StackOverTime},
     rows::{
@@ -30,13 +32,14 @@ use super::{
     walk::{self, Walker},
 };
 use crate::{
-    Error, ring,
+    Error,
+    ring::{self, replay::Replay},
     scope::Scope,
     scripts::{ScriptFile, Scripts},
     thread_index::ThreadIndex,
 };
 use rayon::prelude::*;
-use std::{borrow::Cow, mem};
+use std::{borrow::Cow, iter, mem, vec};
 use unhitch_model::{
     ContentionKind, Contentions, Format, Meta, Placements, ProcessId, Samples, StackId, Strings,
     Switches, ThreadId, Threads, Time, Trace, Wakings, Warnings, linux::CLOCK_MONOTONIC, units,
@@ -89,13 +92,16 @@ impl Parts<'_> {
             decoders.push(Decoder::of_rings(&events, rows, rings));
         }
         let scripts = self.scripts.map(Scripts::new).unwrap_or_default();
-        let mut trace = assemble(&about, &events, walker, decoders, scripts, warnings, release);
-        if let Some(rings) = rings {
+        let replay = rings.as_ref().map(|rings| &rings.replay);
+        let read = Read { walker, decoders, replay, scripts };
+        let mut trace = assemble(&about, &events, read, warnings, release);
+        if let Some(mut rings) = rings {
             trace.meta.notes_facts = true;
             coverage::add_gaps(&rings.gaps, &mut trace);
             trace.meta.clock_id = Some(CLOCK_MONOTONIC);
             let owned = |(kind, count): (&str, u64)| (kind.to_owned(), count);
             trace.by_kind.extend(rings.counts.into_iter().map(owned));
+            rings.stack_counts.extend(rings.replay.stack_counts());
             trace.stack_counts.extend(rings.stack_counts.into_iter().map(owned));
         }
         Ok(trace)
@@ -132,15 +138,22 @@ fn decode_all<'a>(
         .collect()
 }
 
-fn assemble<'a>(
-    about: &FileDescription,
-    events: &Events,
+/// What a trace is assembled from.
+struct Read<'a> {
     walker: Walker<'a>,
     decoders: Vec<Decoder<'a>>,
-    scripts: Scripts<'_>,
+    replay: Option<&'a Replay<'a>>,
+    scripts: Scripts<'a>,
+}
+
+fn assemble(
+    about: &FileDescription,
+    events: &Events,
+    read: Read<'_>,
     mut warnings: Warnings,
     release: &(dyn Fn(&[u8]) + Sync),
 ) -> Trace {
+    let Read { walker, decoders, replay, scripts } = read;
     if let Some(damage) = walker.damage() {
         warnings.add(damage);
     }
@@ -170,7 +183,9 @@ fn assemble<'a>(
     let threads = mem::replace(&mut trace.threads, Threads::new(unhitch_model::NameId::EMPTY));
     trace.threads = tasks::build(threads, &mut trace.strings, &side_band, merged.hints);
     let columns = Columns { threads: ThreadIndex::new(&trace.threads), stacks };
-    fill(&mut trace, merged.rows, &columns);
+    let none = Replay::default();
+    let replay = Replayed { of: replay.unwrap_or(&none), numbers: &merged.of_chains };
+    fill(&mut trace, merged.rows, replay, &columns);
 
     let backward = about.events.iter().any(|event| event.attr.has(flag::WRITE_BACKWARD));
     trace.spans = merged.covered.spans(backward);
@@ -210,8 +225,17 @@ fn clock_id(about: &FileDescription) -> Option<u32> {
 struct Merged<'a> {
     rows: Rows,
     stacks: StackTable<'a>,
+    /// The stacks of the rings' chains.
+    of_chains: Vec<u32>,
     hints: Hints,
     covered: Covered,
+}
+
+/// Switches and wake-ups of rings, and the stacks of their chains.
+#[derive(Clone, Copy)]
+struct Replayed<'a> {
+    of: &'a Replay<'a>,
+    numbers: &'a [u32],
 }
 
 fn merge<'a>(
@@ -226,8 +250,9 @@ fn merge<'a>(
     let mut covered = Covered::default();
     let mut counts = vec![0; events.list().len() + 1];
     let mut damaged = 0;
-    let mut chunks = Vec::new();
+    let (mut chunks, mut of_chains) = (Vec::new(), Vec::new());
     for (decoder, numbers) in decoders.into_iter().zip(&numbers) {
+        of_chains.extend(decoder.of_chains.iter().map(|stack| numbers[*stack as usize]));
         chunks.extend(
             decoder.chunks.into_iter().map(|(index, rows)| (index, rows, numbers.as_slice())),
         );
@@ -247,7 +272,7 @@ fn merge<'a>(
     for (name, count) in names.zip(counts).filter(|(_, count)| *count > 0) {
         *trace.by_kind.entry(name.to_owned()).or_default() += count;
     }
-    Merged { rows: sort_all(chunks), stacks, hints, covered }
+    Merged { rows: sort_all(chunks), stacks, of_chains, hints, covered }
 }
 
 /// The rows of each chunk, with the numbers that the chunk's stacks have in the whole file.
@@ -358,7 +383,37 @@ impl Columns {
     }
 }
 
-fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
+/// Number of threads that are remembered, by the low bits of their id.
+const SEEN: usize = 256;
+
+/// Looks threads up, and remembers those that have one incarnation only. *Why:* a few threads have
+/// nearly all events.
+struct Seen<'c> {
+    columns: &'c Columns,
+    known: Box<[(u32, ThreadId)]>,
+}
+
+impl<'c> Seen<'c> {
+    fn new(columns: &'c Columns) -> Self {
+        // Id 0 is the idle thread's, whatever place it would have.
+        Self { columns, known: vec![(0, ThreadId::IDLE); SEEN].into() }
+    }
+
+    #[inline]
+    fn thread(&mut self, tid: u32, time: Time) -> ThreadId {
+        let known = &mut self.known[tid as usize % SEEN];
+        if known.0 != tid {
+            let found = self.columns.thread(tid, time);
+            if !self.columns.threads.is_only(tid) {
+                return found;
+            }
+            *known = (tid, found);
+        }
+        known.1
+    }
+}
+
+fn fill(trace: &mut Trace, rows: Rows, replay: Replayed<'_>, columns: &Columns) {
     (trace.arrivals, trace.migrations) =
         (placements(&rows.arrivals, columns), placements(&rows.migrations, columns));
     trace.kept_waits = kept_waits(rows.kept_waits, columns, &trace.threads, &mut trace.strings);
@@ -368,10 +423,10 @@ fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
         add_facts(trace, &rows.facts, columns);
     }
     let (switches, (wakings, (samples, contentions))) = rayon::join(
-        || switches(rows.switches, columns),
+        || switches(rows.switches, replay, columns),
         || {
             rayon::join(
-                || wakings(rows.wakings, columns),
+                || wakings(rows.wakings, replay, columns),
                 || (samples(rows.samples, columns), contentions(rows.contentions, columns)),
             )
         },
@@ -487,40 +542,62 @@ fn descriptor(of: &rows::Descriptor, strings: &mut Strings) -> unhitch_model::De
     }
 }
 
-fn switches(rows: Vec<Row<Switch>>, columns: &Columns) -> Switches {
-    let mut out = Switches::with_capacity(rows.len());
-    for row in &rows {
+fn switches(rows: Vec<Row<Switch>>, replay: Replayed<'_>, columns: &Columns) -> Switches {
+    let mut out = Switches::with_capacity(rows.len() + replay.of.switch_count());
+    let mut seen = Seen::new(columns);
+    let of_rings = replay.of.switches(replay.numbers).into_iter().map(Source::Rings);
+    for row in Merge::new(iter::once(Source::Rows(rows.into_iter())).chain(of_rings)) {
         let time = Time::from_nanos(row.time);
         out.push(unhitch_model::Switch {
             time,
             cpu: row.cpu,
-            prev: columns.thread(row.of.prev, time),
-            next: columns.thread(row.of.next, time),
+            prev: seen.thread(row.of.prev, time),
+            next: seen.thread(row.of.next, time),
             prev_state: row.of.prev_state,
             prev_reason: None,
             prev_prio: row.of.prev_prio,
             next_prio: row.of.next_prio,
-            stack: columns.stack(row),
+            stack: columns.stack(&row),
         });
     }
     out
 }
 
-fn wakings(rows: Vec<Row<Waking>>, columns: &Columns) -> Wakings {
-    let mut out = Wakings::with_capacity(rows.len());
-    for row in &rows {
+fn wakings(rows: Vec<Row<Waking>>, replay: Replayed<'_>, columns: &Columns) -> Wakings {
+    let mut out = Wakings::with_capacity(rows.len() + replay.of.waking_count());
+    let mut seen = Seen::new(columns);
+    let of_rings = replay.of.wakings(replay.numbers).into_iter().map(Source::Rings);
+    for row in Merge::new(iter::once(Source::Rows(rows.into_iter())).chain(of_rings)) {
         let time = Time::from_nanos(row.time);
         out.push(unhitch_model::Waking {
             time,
             cpu: row.cpu,
-            waker: columns.thread(row.of.waker, time),
-            wakee: columns.thread(row.of.wakee, time),
+            waker: seen.thread(row.of.waker, time),
+            wakee: seen.thread(row.of.wakee, time),
             target_cpu: row.of.target_cpu,
             flags: row.of.flags,
-            stack: columns.stack(row),
+            stack: columns.stack(&row),
         });
     }
     out
+}
+
+/// What is merged: the sorted rows of the file's samples, and those of each ring.
+enum Source<T, I> {
+    Rows(vec::IntoIter<Row<T>>),
+    Rings(I),
+}
+
+impl<T, I: Iterator<Item = Row<T>>> Iterator for Source<T, I> {
+    type Item = Row<T>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Row<T>> {
+        match self {
+            Self::Rows(rows) => rows.next(),
+            Self::Rings(rows) => rows.next(),
+        }
+    }
 }
 
 fn samples(rows: Vec<Row<Sample>>, columns: &Columns) -> Samples {

@@ -14,6 +14,7 @@ mod export;
 mod feature;
 mod header;
 mod load;
+mod merge;
 pub mod record;
 mod records;
 mod resolve;

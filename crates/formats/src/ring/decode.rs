@@ -2,27 +2,32 @@
 //!
 //! 1. Cut the rings to runs of blocks, and walk them ([`super::segment`]).
 //! 2. Look up the stacks that their records refer to ([`super::stacks`]).
-//! 3. Give each wait its stack. It was written when its thread came back, perhaps on another CPU: it
-//!    goes to the switch at which the thread had left.
+//! 3. Leave the switches and wake-ups where they are: they are read, with their stacks, when the
+//!    trace's columns are filled ([`super::replay`]). The stack of a wait was written when its thread
+//!    came back, perhaps on another CPU: it goes to the switch at which the thread had left.
 
 use super::facts;
 use super::layout;
-use super::segment::{self, Priority, Run, Segment, Taken};
+use super::replay::{Held, Replay, ReplayRun};
+use super::segment::{self, Segment, Taken};
 use super::sleepers::{self, Entry};
 use super::stacks::{Chain, Chains, Definition, Definitions};
+use super::walk::{self, Run};
 use crate::perf_data::rows::{EarlierWait, KeptWait, Row, Rows};
 use crate::scope::Scope;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use unhitch_model::{TaskState, WakeFlags, Warnings, linux::USUAL_PRIO, units};
+use unhitch_model::{TaskState, Warnings, units};
 
 /// What the rings hold.
 #[derive(Default)]
-pub(crate) struct Decoded {
-    /// In parts; those of one CPU follow each other, and each is sorted by time. Stacks are numbers
-    /// of `chains`, from 1.
+pub(crate) struct Decoded<'a> {
+    /// All but switches and wake-ups. In parts; those of one CPU follow each other, and each is sorted
+    /// by time. Stacks are numbers of `chains`, from 1.
     pub(crate) rows: Vec<Rows>,
+    /// Switches and wake-ups.
+    pub(crate) replay: Replay<'a>,
     pub(crate) chains: Chains,
     /// First and last time by CPU; an empty window where the CPU has none.
     pub(crate) covered: Vec<(u64, u64)>,
@@ -55,7 +60,7 @@ const MAX_LINES: usize = 64;
 const MAX_CHAINS: (u64, u64) = (16, 64 << 20);
 
 /// Decodes `rings.bin`, or the pieces of rings that were written instead. Damage goes to `warnings`.
-pub(crate) fn decode(parts: &[&[u8]], scope: Scope, warnings: &mut Warnings) -> Decoded {
+pub(crate) fn decode<'a>(parts: &[&'a [u8]], scope: Scope, warnings: &mut Warnings) -> Decoded<'a> {
     let (mut pieces, mut asleep, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new());
     let mut streamed = false;
     for part in parts {
@@ -75,7 +80,7 @@ pub(crate) fn decode(parts: &[&[u8]], scope: Scope, warnings: &mut Warnings) -> 
         };
         warnings.add(format!("{what} ({why}): nothing that they held is shown"));
     }
-    let runs = segment::runs(pieces, streamed);
+    let runs = walk::runs(pieces, streamed);
     let mut segments: Vec<Segment<'_>> =
         runs.par_iter().map(|run| Segment::of(run, scope)).collect();
     let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
@@ -88,18 +93,24 @@ pub(crate) fn decode(parts: &[&[u8]], scope: Scope, warnings: &mut Warnings) -> 
         decoder.add(segment);
     }
     asleep.into_iter().flat_map(sleepers::decode).for_each(|sleeper| decoder.sleeper(&sleeper));
-    decoder.finish(&mut segments, warnings)
+    decoder.finish(warnings);
+    let mut out = decoder.out;
+    out.rows = segments.iter_mut().map(|of| std::mem::take(&mut of.rows)).collect();
+    out.rows.push(decoder.unseen);
+    if scope == Scope::All {
+        let replayed = |(run, of): (_, Segment<'_>)| {
+            let Segment { switches, wakings, waker_stacks, .. } = of;
+            ReplayRun { run, switches, wakings, waker_stacks }
+        };
+        out.replay.runs = runs.into_iter().zip(segments).map(replayed).collect();
+    }
+    out
 }
 
 #[derive(Default)]
-struct Decoder {
-    out: Decoded,
-    /// Stacks of waits and of wakers.
-    waits: KeptStacks,
-    wakers: KeptStacks,
+struct Decoder<'a> {
+    out: Decoded<'a>,
     over_budget: u64,
-    /// By thread.
-    priorities: FxHashMap<u32, Vec<Priority>>,
     /// Of the waits that had not ended when the recording ended, and of those that began before it.
     unseen: Rows,
     /// From when on all CPUs are covered.
@@ -111,50 +122,7 @@ struct Decoder {
     without_room: u64,
 }
 
-/// The stacks of waits, or of wakers.
-#[derive(Default)]
-struct KeptStacks {
-    /// By thread and place.
-    of_place: FxHashMap<(u32, u8), Vec<Kept>>,
-    /// Their chains, by thread and time.
-    at_time: FxHashMap<(u32, u64), u32>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Kept {
-    time: u64,
-    chain: u32,
-    /// In a soft interrupt that the waker caused.
-    by_thread: bool,
-}
-
-impl KeptStacks {
-    fn add(&mut self, taken: &Taken) {
-        let kept = Kept { time: taken.time, chain: taken.stack, by_thread: taken.by_thread };
-        self.of_place.entry((taken.tid, taken.place)).or_default().push(kept);
-        self.at_time.insert((taken.tid, taken.time), taken.stack);
-    }
-
-    fn sort(&mut self) {
-        self.of_place.values_mut().for_each(|list| list.sort_unstable());
-    }
-
-    /// The chain of the stack that was taken for this very time; 0 if none was.
-    fn at(&self, tid: u32, time: u64) -> u32 {
-        self.at_time.get(&(tid, time)).copied().unwrap_or(0)
-    }
-
-    /// The last stack of a place before `time`. One from before `held_from` does not count: a
-    /// later one may be missing.
-    fn before(&self, tid: u32, time: u64, number: u8, held_from: u64) -> Option<Kept> {
-        let list = self.of_place.get(&(tid, number))?;
-        let next = list.partition_point(|kept| kept.time <= time);
-        let kept = list.get(next.checked_sub(1)?)?;
-        (kept.time >= held_from && kept.chain != 0).then_some(*kept)
-    }
-}
-
-impl Decoder {
+impl<'a> Decoder<'a> {
     /// Notes where rings are missing between the segments, and before the first.
     fn gaps(&mut self, runs: &[Run<'_>], segments: &[Segment<'_>], warnings: &mut Warnings) {
         let records: u64 = segments.iter().flat_map(|segment| segment.counts.values()).sum();
@@ -260,15 +228,15 @@ impl Decoder {
         // of another.
         for taken in segment.waits.drain(..).filter(|taken| taken.stack != 0 || taken.place != 0) {
             *self.out.stack_counts.entry("wait stack").or_default() += u64::from(taken.stack != 0);
-            self.waits.add(&taken);
+            self.out.replay.waits.add(&taken);
         }
         for taken in segment.wakers.drain(..).filter(|taken| taken.stack != 0 || taken.place != 0) {
             *self.out.stack_counts.entry("wake-up stack").or_default() +=
                 u64::from(taken.stack != 0);
-            self.wakers.add(&taken);
+            self.out.replay.wakers.add(&taken);
         }
         for (tid, priority) in segment.priorities.drain(..) {
-            self.priorities.entry(tid).or_default().push(priority);
+            self.out.replay.priorities.entry(tid).or_default().push(priority);
         }
         self.out.exits.append(&mut segment.exits);
         self.out.births.append(&mut segment.births);
@@ -307,7 +275,14 @@ impl Decoder {
         if stack != 0 {
             *self.out.stack_counts.entry("wait stack at the save").or_default() += 1;
             let time = entry.left_ns;
-            self.waits.add(&Taken { tid, time, at: u64::MAX, stack, place: 0, by_thread: false });
+            self.out.replay.waits.add(&Taken {
+                tid,
+                time,
+                at: u64::MAX,
+                stack,
+                place: 0,
+                by_thread: false,
+            });
         }
         if entry.is_estimate || entry.left_ns < self.covered_from {
             let state = segment::state(entry.state);
@@ -320,19 +295,14 @@ impl Decoder {
         }
     }
 
-    fn finish(mut self, segments: &mut [Segment<'_>], warnings: &mut Warnings) -> Decoded {
-        self.waits.sort();
-        self.wakers.sort();
-        self.priorities.values_mut().for_each(|list| list.sort_unstable());
-        let held = Held::new(&self.out);
-        let taken_over: Vec<[u64; 2]> =
-            segments.par_iter_mut().map(|segment| self.complete(segment, &held)).collect();
-        let sum = |at: usize| taken_over.iter().map(|counts| counts[at]).sum();
-        self.out.stack_counts.insert("wait stack of the same place", sum(0));
-        self.out.stack_counts.insert("wake-up stack of the same place", sum(1));
+    /// When everything was added.
+    fn finish(&mut self, warnings: &mut Warnings) {
+        let replay = &mut self.out.replay;
+        replay.waits.finish();
+        replay.wakers.finish();
+        replay.priorities.values_mut().for_each(|list| list.sort_unstable());
+        replay.held = Held::new(&self.out.covered, self.out.gaps.iter().map(|gap| gap.to));
         self.out.stack_counts.insert("over the budget for stacks", self.over_budget);
-        self.out.rows = segments.iter_mut().map(|of| std::mem::take(&mut of.rows)).collect();
-        self.out.rows.push(self.unseen);
         if self.damaged_blocks > 0 {
             warnings.add(format!(
                 "the rings have {}: what follows the damage is left out",
@@ -349,65 +319,5 @@ impl Decoder {
                 "left out, because all would take too much memory for rings of this length: {stacks}"
             ));
         }
-        self.out
-    }
-
-    /// Gives each wait its stack and each thread its priority. Waits without a stack have that of
-    /// another wait of their thread, if the recorder saw that they were at the same place; likewise
-    /// wake-ups. Returns how many of each.
-    fn complete(&self, segment: &mut Segment<'_>, held: &Held) -> [u64; 2] {
-        let prio = |tid: u32, time: u64| {
-            let known = self.priorities.get(&tid)?;
-            match known.partition_point(|priority| priority.time <= time).checked_sub(1) {
-                Some(last) => Some(known[last].prio),
-                None => known.first().map(|first| first.before),
-            }
-        };
-        for row in &mut segment.rows.switches {
-            row.stack = self.waits.at(row.of.prev, row.time);
-            row.of.prev_prio = prio(row.of.prev, row.time).unwrap_or(USUAL_PRIO);
-            row.of.next_prio = prio(row.of.next, row.time).unwrap_or(USUAL_PRIO);
-        }
-        let mut taken_over = [0; 2];
-        for &(index, number) in &segment.wait_places {
-            let row = &mut segment.rows.switches[index];
-            let kept = self.waits.before(row.of.prev, row.time, number, held.from(row.time));
-            if let Some(kept) = kept.filter(|_| row.stack == 0) {
-                row.stack = kept.chain;
-                taken_over[0] += 1;
-            }
-        }
-        for &(index, number) in &segment.waker_places {
-            let row = &mut segment.rows.wakings[index];
-            let kept = self.wakers.before(row.of.wakee, row.time, number, held.from(row.time));
-            if let Some(kept) = kept.filter(|_| row.stack == 0) {
-                row.stack = kept.chain;
-                if kept.by_thread {
-                    row.of.flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
-                }
-                taken_over[1] += 1;
-            }
-        }
-        taken_over
-    }
-}
-
-/// From when on nothing is missing.
-struct Held(Vec<u64>);
-
-impl Held {
-    fn new(decoded: &Decoded) -> Self {
-        let held = decoded.covered.iter().filter(|(first, last)| first <= last);
-        let by_all = held.map(|(first, _)| *first).max().unwrap_or(0);
-        let mut times: Vec<u64> = decoded.gaps.iter().map(|gap| gap.to.max(by_all)).collect();
-        times.push(by_all);
-        times.sort_unstable();
-        Self(times)
-    }
-
-    /// Up to `time`.
-    fn from(&self, time: u64) -> u64 {
-        let next = self.0.partition_point(|from| *from <= time);
-        self.0[next.saturating_sub(1)]
     }
 }

@@ -30,6 +30,10 @@ pub(super) mod kind {
     pub(crate) const FACT: u64 = 8;
 }
 
+/// First of the four bits of a switch that are the state in which its thread left, and of the two bits
+/// of a wake-up that are its context.
+pub(super) const SWITCH_STATE_SHIFT: u32 = 22;
+pub(super) const WAKING_CONTEXT_SHIFT: u32 = 22;
 /// First of the three bits of a switch and of a wake-up that number its place, and of the flags that
 /// number that of a stack.
 pub(super) const SWITCH_PLACE_SHIFT: u32 = 26;
@@ -166,25 +170,47 @@ pub(super) struct Records<'a> {
     pub(super) damaged: bool,
 }
 
+impl<'a> Records<'a> {
+    pub(super) fn none() -> Self {
+        Self { bytes: &[], offset: 0, damaged: false }
+    }
+
+    /// The first word of the next record, which is passed.
+    #[inline]
+    pub(super) fn next_word(&mut self) -> Option<u64> {
+        let rest = self.bytes.get(self.offset..)?;
+        let word = u64::from_le_bytes(*rest.first_chunk()?);
+        let words = match word >> 32 & 7 {
+            kind::SWITCH | kind::WAKING => 1,
+            0 => return None,
+            kind::LONG => (word >> 40 & 0x3ff) as usize,
+            _ => 0,
+        };
+        if words == 0 || words * 8 > rest.len() {
+            self.damaged = true;
+            return None;
+        }
+        self.offset += words * 8;
+        Some(word)
+    }
+
+    /// The record that [`next_word`](Self::next_word) passed, whose first word is at `offset`.
+    pub(super) fn passed(&self, offset: usize) -> &'a [u8] {
+        self.bytes.get(offset..self.offset).unwrap_or_default()
+    }
+
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+}
+
 impl<'a> Iterator for Records<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Record<'a>> {
-        let rest = self.bytes.get(self.offset..).filter(|rest| rest.len() >= 8)?;
-        let word = u64_at(rest, 0);
-        let words = match word >> 32 & 7 {
-            0 => return None,
-            kind::SWITCH | kind::WAKING => 1,
-            kind::LONG => word >> 40 & 0x3ff,
-            _ => 0,
-        };
-        let Some(bytes) = rest.get(..words as usize * 8).filter(|_| words > 0) else {
-            self.damaged = true;
-            return None;
-        };
         let offset = self.offset;
-        self.offset += bytes.len();
-        Some(Record { offset, bytes, word })
+        let word = self.next_word()?;
+        Some(Record { offset, bytes: &self.bytes[offset..self.offset], word })
     }
 }
 

@@ -16,10 +16,13 @@
 mod decode;
 mod encode;
 pub(crate) mod facts;
+mod kept_stacks;
 mod layout;
+pub(crate) mod replay;
 mod segment;
 mod sleepers;
 mod stacks;
+mod walk;
 
 pub(crate) use decode::{Decoded, Gap, decode};
 pub use encode::{encode, encode_pieces, encode_sleepers};

@@ -1,71 +1,18 @@
-//! Walks one segment of a ring: a run of blocks that no other segment is needed for.
+//! What one run of blocks holds beside its switches and wake-ups, which are read when all of that is
+//! known ([`super::replay`]).
 //!
-//! A record belongs to the thread that is on the CPU, which the block's header names and every
-//! switch changes. Stacks are defined once, perhaps in another segment: they are named by their
-//! positions until all segments have been walked ([`super::stacks`]).
+//! Stacks are defined once, perhaps in another segment: they are named by their positions until all
+//! segments have been walked ([`super::stacks`]).
 
 use super::facts;
-use super::layout::{self, BLOCK_BYTES, Fragment, RingPiece, kind};
+use super::layout::{self, Fragment, kind};
 use super::layout::{u32_at, u64_at};
 use super::stacks::{Definition, References};
-use crate::perf_data::rows::{KeptWait, KeptWake, Row, Rows, Sample, Switch, Waking};
+use super::walk::{Run, next_thread};
+use crate::perf_data::rows::{KeptWait, KeptWake, Row, Rows, Sample};
 use crate::scope::Scope;
 use std::collections::BTreeMap;
-use unhitch_model::{TaskState, WakeFlags, linux::USUAL_PRIO};
-
-/// Length of a segment, unless the ring ends: enough work for one core at a time.
-const SEGMENT_BYTES: u64 = 4 << 20;
-
-/// Fragments of one ring that follow each other without a gap; the first one begins its block.
-pub(super) struct Run<'a> {
-    fragments: Vec<Fragment<'a>>,
-    /// What follows without a gap, in another run.
-    next: Option<Fragment<'a>>,
-    /// Bytes of the ring that are missing before it.
-    pub(super) missing_bytes: u64,
-}
-
-impl Run<'_> {
-    pub(super) fn cpu(&self) -> u16 {
-        self.fragments.first().map_or(0, |first| first.cpu)
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        self.fragments.iter().map(|fragment| fragment.bytes.len() as u64).sum()
-    }
-}
-
-/// Cuts rings to runs, in the order of CPU and position. Those that were `streamed` were written
-/// from their beginning on.
-pub(super) fn runs(mut pieces: Vec<RingPiece<'_>>, streamed: bool) -> Vec<Run<'_>> {
-    pieces.sort_by_key(|piece| (piece.cpu, piece.start));
-    let (mut runs, mut end, mut len) = (Vec::<Run<'_>>::new(), None, 0);
-    for fragment in pieces.iter().flat_map(RingPiece::fragments) {
-        let block = BLOCK_BYTES as u64;
-        let start = fragment.number.saturating_mul(block).saturating_add(fragment.offset as u64);
-        let follows = end == Some((fragment.cpu, start));
-        match runs.last_mut() {
-            Some(run) if follows && (len < SEGMENT_BYTES || fragment.offset > 0) => {
-                run.fragments.push(fragment);
-            }
-            last => {
-                len = 0;
-                let missing_bytes = match end {
-                    Some((cpu, end)) if cpu == fragment.cpu => start.saturating_sub(end),
-                    _ if streamed => start,
-                    _ => 0,
-                };
-                if let Some(run) = last.filter(|_| follows) {
-                    run.next = Some(fragment);
-                }
-                runs.push(Run { fragments: vec![fragment], next: None, missing_bytes });
-            }
-        }
-        len += fragment.bytes.len() as u64;
-        end = Some((fragment.cpu, start.saturating_add(fragment.bytes.len() as u64)));
-    }
-    runs
-}
+use unhitch_model::{TaskState, linux::USUAL_PRIO};
 
 /// A stack that was taken for a wait or a wake-up.
 pub(super) struct Taken {
@@ -89,6 +36,44 @@ pub(super) struct Priority {
     pub(super) before: i16,
 }
 
+/// The stack of a wake-up, by the wake-up's number in its run.
+#[derive(Clone, Copy)]
+pub(super) struct WakerStack {
+    pub(super) waking: usize,
+    pub(super) stack: u32,
+    pub(super) by_thread: bool,
+}
+
+/// The rows of one kind, which are not kept here: how many, and whether they are in order of time.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tally {
+    pub(super) count: usize,
+    /// First and last time.
+    first: u64,
+    last: u64,
+    is_out_of_order: bool,
+}
+
+impl Tally {
+    fn add(&mut self, time: u64) {
+        if self.count == 0 {
+            self.first = time;
+        }
+        self.is_out_of_order |= time < self.last;
+        (self.count, self.last) = (self.count + 1, time);
+    }
+
+    /// True if these rows, and those of a run that follows, are one list in order of time.
+    pub(super) fn is_in_order(all: impl Iterator<Item = Self>) -> bool {
+        let mut last = 0;
+        all.filter(|tally| tally.count > 0).all(|tally| {
+            let follows = !tally.is_out_of_order && tally.first >= last;
+            last = tally.last;
+            follows
+        })
+    }
+}
+
 /// What one run holds. Stacks of its rows are numbers of its `references`, from 1.
 #[derive(Default)]
 pub(super) struct Segment<'a> {
@@ -99,9 +84,9 @@ pub(super) struct Segment<'a> {
     pub(super) definitions: Vec<(u64, Definition<'a>)>,
     pub(super) waits: Vec<Taken>,
     pub(super) wakers: Vec<Taken>,
-    /// Waits and wake-ups at places of such stacks: their rows and the numbers of the places.
-    pub(super) wait_places: Vec<(usize, u8)>,
-    pub(super) waker_places: Vec<(usize, u8)>,
+    pub(super) waker_stacks: Vec<WakerStack>,
+    pub(super) switches: Tally,
+    pub(super) wakings: Tally,
     /// Thread, and its priority.
     pub(super) priorities: Vec<(u32, Priority)>,
     /// Threads that died, and that were woken for the first time.
@@ -115,32 +100,29 @@ pub(super) struct Segment<'a> {
     pub(super) damaged_blocks: u64,
     /// First and last time; `None` without a block.
     pub(super) covered: Option<(u64, u64)>,
-    /// The thread on the CPU, and since when its block counts.
+    /// The thread on the CPU.
     current: u32,
-    base_ns: u64,
-    /// The last wake-up and the last kept wait, in the rows.
-    waking: Option<usize>,
+    /// When the last wake-up was, and of which thread.
+    waking: Option<(u64, u32)>,
+    /// The last kept wait, in the rows.
     wait: Option<usize>,
 }
 
 impl<'a> Segment<'a> {
     pub(super) fn of(run: &Run<'a>, scope: Scope) -> Self {
         let mut segment = Self { cpu: run.cpu(), ..Self::default() };
-        let mut is_readable = false;
-        for fragment in &run.fragments {
-            if fragment.offset == 0 {
-                is_readable = fragment.has_own_header();
-                segment.damaged_blocks += u64::from(!is_readable);
-                if is_readable {
-                    segment.base_ns = u64_at(fragment.bytes, 8);
-                    segment.current = u32_at(fragment.bytes, 16);
-                    segment.cover(segment.base_ns);
-                }
-            }
-            if is_readable {
-                is_readable = segment.fragment(fragment);
+        let mut walk = run.walk();
+        for visit in &mut walk {
+            segment.current = visit.current;
+            let payload = visit.record.payload();
+            match visit.record.of_type() {
+                kind::SWITCH => segment.switch(visit.time, payload),
+                kind::WAKING => segment.waking(visit.time, payload),
+                _ => segment.long(visit.time, payload, visit.position(), visit.record.bytes),
             }
         }
+        segment.current = walk.current;
+        (segment.covered, segment.damaged_blocks) = (walk.covered, walk.damaged_blocks);
         // What belongs to the last wake-up, or to the last wait, may be in the next block.
         if let Some(next) = run.next.filter(Fragment::has_own_header) {
             let is_of_next = |word: u64| word >> 32 & 7 == kind::WAKING;
@@ -153,80 +135,29 @@ impl<'a> Segment<'a> {
                 segment.descriptor(record.bytes);
             }
         }
-        // Counted at once: there are too many to look each one's kind up.
-        let many =
-            [("switch", segment.rows.switches.len()), ("wake-up", segment.rows.wakings.len())];
+        let many = [("switch", segment.switches.count), ("wake-up", segment.wakings.count)];
         let many = many.into_iter().filter(|(_, count)| *count > 0);
         segment.counts.extend(many.map(|(kind, count)| (kind, count as u64)));
         if scope == Scope::Stacks {
-            segment.drop_events();
+            segment.rows.kept_wakes = Vec::new();
         }
         segment
     }
 
-    /// Keeps only what stacks need.
-    fn drop_events(&mut self) {
-        (self.rows.switches, self.rows.wakings) = (Vec::new(), Vec::new());
-        self.rows.kept_wakes = Vec::new();
-        (self.wait_places, self.waker_places) = (Vec::new(), Vec::new());
-    }
-
-    /// True if what follows in the block can be read, too.
-    fn fragment(&mut self, fragment: &Fragment<'a>) -> bool {
-        let mut records = fragment.records();
-        for record in &mut records {
-            let time = self.base_ns.saturating_add(record.delta_ns());
-            match record.of_type() {
-                kind::SWITCH => self.switch(time, record.payload()),
-                kind::WAKING => self.waking(time, record.payload()),
-                _ => {
-                    let position = fragment.position(&record);
-                    self.long(time, record.payload(), position, record.bytes);
-                }
-            }
-            self.cover(time);
-        }
-        self.damaged_blocks += u64::from(records.damaged);
-        !records.damaged
-    }
-
     fn switch(&mut self, time: u64, payload: u64) {
-        let (next, state) = (payload as u32 & 0x3f_ffff, state(payload >> 22 & 15));
-        let of = Switch {
-            prev: self.current,
-            next,
-            prev_prio: USUAL_PRIO,
-            next_prio: USUAL_PRIO,
-            prev_state: state,
-        };
-        if state == TaskState::Dead {
+        self.switches.add(time);
+        if state(payload >> layout::SWITCH_STATE_SHIFT & 15) == TaskState::Dead {
             self.exits.push((time, self.current));
         }
-        let number = (payload >> layout::SWITCH_PLACE_SHIFT & 7) as u8;
-        if number != 0 {
-            self.wait_places.push((self.rows.switches.len(), number));
-        }
-        self.rows.switches.push(Row { time, stack: 0, cpu: self.cpu, of });
-        self.current = next;
     }
 
     fn waking(&mut self, time: u64, payload: u64) {
-        let wakee = payload as u32 & 0x3f_ffff;
-        let flags = match payload >> 22 & 3 {
-            0 => WakeFlags::default(),
-            1 => WakeFlags::default().with(WakeFlags::HARDIRQ),
-            _ => {
-                self.births.push((time, wakee));
-                WakeFlags::default().with(WakeFlags::NEW)
-            }
-        };
-        let of = Waking { waker: self.current, wakee, target_cpu: self.cpu, flags };
-        let number = (payload >> layout::WAKING_PLACE_SHIFT & 7) as u8;
-        if number != 0 {
-            self.waker_places.push((self.rows.wakings.len(), number));
+        let wakee = next_thread(payload);
+        if payload >> layout::WAKING_CONTEXT_SHIFT & 3 > 1 {
+            self.births.push((time, wakee));
         }
-        self.waking = Some(self.rows.wakings.len());
-        self.rows.wakings.push(Row { time, stack: 0, cpu: self.cpu, of });
+        self.wakings.add(time);
+        self.waking = Some((time, wakee));
     }
 
     fn long(&mut self, time: u64, payload: u64, position: u64, record: &'a [u8]) {
@@ -247,7 +178,6 @@ impl<'a> Segment<'a> {
             }
             kind::REPAIR => {
                 *self.counts.entry("switch that was not reported").or_default() += 1;
-                self.current = u32_at(record, 8);
             }
             kind::PRIORITY => {
                 *self.counts.entry("priority").or_default() += 1;
@@ -298,18 +228,15 @@ impl<'a> Segment<'a> {
 
     fn waker(&mut self, flags: u64, position: u64, record: &[u8]) {
         let stack = self.references.number(position, u32_at(record, 8), u32_at(record, 12));
-        let row = self.waking.and_then(|waking| self.rows.wakings.get_mut(waking));
-        let Some(row) = row else { return };
+        let Some((time, wakee)) = self.waking else { return };
         let futex = u64_at(record, 16);
         if futex != 0 {
-            let of = KeptWake { wakee: row.of.wakee, futex };
-            self.rows.kept_wakes.push(Row { time: row.time, stack: 0, cpu: self.cpu, of });
+            let of = KeptWake { wakee, futex };
+            self.rows.kept_wakes.push(Row { time, stack: 0, cpu: self.cpu, of });
         }
-        if let Some(taken) = taken(row.of.wakee, [row.time; 2], stack, flags) {
-            row.stack = stack;
-            if taken.by_thread {
-                row.of.flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
-            }
+        if let Some(taken) = taken(wakee, [time; 2], stack, flags) {
+            let (waking, by_thread) = (self.wakings.count - 1, taken.by_thread);
+            self.waker_stacks.push(WakerStack { waking, stack, by_thread });
             self.wakers.push(taken);
         }
     }
@@ -317,16 +244,11 @@ impl<'a> Segment<'a> {
     /// Replaces the numbers of its references by others.
     pub(super) fn number_stacks(&mut self, numbers: &[u32]) {
         let number = |stack: &mut u32| *stack = numbers.get(*stack as usize).map_or(0, |n| *n);
-        self.rows.wakings.iter_mut().for_each(|row| number(&mut row.stack));
+        self.waker_stacks.iter_mut().for_each(|of| number(&mut of.stack));
         self.rows.samples.iter_mut().for_each(|row| number(&mut row.stack));
         self.rows.facts.iter_mut().for_each(|row| number(&mut row.stack));
         let taken = self.waits.iter_mut().chain(&mut self.wakers);
         taken.for_each(|taken| number(&mut taken.stack));
-    }
-
-    fn cover(&mut self, time: u64) {
-        let (first, last) = self.covered.unwrap_or((time, time));
-        self.covered = Some((first.min(time), last.max(time)));
     }
 }
 

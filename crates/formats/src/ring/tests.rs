@@ -4,23 +4,40 @@ use super::layout::{self, BLOCK_BYTES, BLOCK_HEADER_BYTES, kind};
 use super::{
     Decoded, Gap, RingPart, RingPiece, SleeperPart, encode, encode_pieces, encode_sleepers,
 };
+use crate::perf_data::rows::{Row, Switch, Waking};
 use crate::perf_data::{self, EventAttr, EventDesc, Features, record};
 use crate::scope::Scope;
 use unhitch_model::{DescriptorKind, StackId, TaskState, WakeFlags, Warnings};
 
 const LONG_STACK: usize = 3;
 
-fn decode(bytes: &[u8], warnings: &mut Warnings) -> Decoded {
+fn decode<'a>(bytes: &'a [u8], warnings: &mut Warnings) -> Decoded<'a> {
     super::decode(&[bytes], Scope::All, warnings)
 }
 
 /// The words of a chain, counted from 0.
-fn chain(decoded: &Decoded, at: usize) -> &[u8] {
+fn chain<'d>(decoded: &'d Decoded<'_>, at: usize) -> &'d [u8] {
     decoded.chains.iter().nth(at).unwrap().1
 }
 
-fn switches(decoded: &Decoded) -> usize {
-    decoded.rows.iter().map(|rows| rows.switches.len()).sum()
+/// The numbers that chains have in no other table.
+fn own_numbers(decoded: &Decoded<'_>) -> Vec<u32> {
+    (0..=decoded.chains.iter().len() as u32).collect()
+}
+
+/// The switches of all CPUs; their stacks are numbers of chains.
+fn switch_rows(decoded: &Decoded<'_>) -> Vec<Row<Switch>> {
+    decoded.replay.switches(&own_numbers(decoded)).into_iter().flatten().collect()
+}
+
+fn waking_rows(decoded: &Decoded<'_>) -> Vec<Row<Waking>> {
+    decoded.replay.wakings(&own_numbers(decoded)).into_iter().flatten().collect()
+}
+
+fn switches(decoded: &Decoded<'_>) -> usize {
+    let rows = switch_rows(decoded).len();
+    assert_eq!(rows, decoded.replay.switch_count());
+    rows
 }
 
 fn word(delta_ns: u64, of_type: u64, payload: u64) -> Vec<u8> {
@@ -85,7 +102,8 @@ fn rings() -> Vec<u8> {
 /// Stacks are numbered by where their words are, see `StackTable::union`.
 #[test]
 fn stacks_have_the_same_order_whenever_they_are_read() {
-    let decoded = decode(&rings(), &mut Warnings::default());
+    let bytes = rings();
+    let decoded = decode(&bytes, &mut Warnings::default());
     let places: Vec<_> = decoded.chains.iter().map(|(_, words)| words.as_ptr()).collect();
     assert!(places.len() > 1 && places.is_sorted());
 }
@@ -121,7 +139,8 @@ fn waits_that_began_earlier_have_their_stacks() {
     ];
     let unseen =
         SleeperPart { tid: 11, left_ns: 0, is_estimate: true, state: 3, ..SleeperPart::default() };
-    let decoded = decode(&encode(&rings, &[whole_sleepers().remove(0), unseen]), &mut warnings);
+    let bytes = encode(&rings, &[whole_sleepers().remove(0), unseen]);
+    let decoded = decode(&bytes, &mut warnings);
     let earlier: Vec<_> = decoded
         .rows
         .iter()
@@ -162,8 +181,7 @@ fn waits_and_wake_ups_have_their_stacks() {
     let bytes = rings();
     let decoded = decode(&bytes, &mut warnings);
     assert!(warnings.is_empty(), "{warnings:?}");
-    let rows = &decoded.rows[0];
-    let switches = &rows.switches;
+    let (rows, switches) = (&decoded.rows[0], switch_rows(&decoded));
     let seen: Vec<_> = switches.iter().map(|row| (row.time, row.of.prev, row.of.next)).collect();
     assert_eq!(seen, [(1_100, 7, 8), (1_300, 8, 7), (1_400, 7, 8)]);
     assert_eq!(switches[0].of.prev_state, TaskState::Sleeping);
@@ -173,7 +191,7 @@ fn waits_and_wake_ups_have_their_stacks() {
     assert_eq!(chain(&decoded, 0).len(), 8 * (1 + LONG_STACK + 1 + 2));
     // Its user part is cut, which takes one word more.
     assert_eq!(chain(&decoded, 2).len(), 8 * (2 + 2 + 1));
-    let wakings = &rows.wakings;
+    let wakings = waking_rows(&decoded);
     assert_eq!(wakings.iter().map(|row| row.stack).collect::<Vec<_>>(), [1, 1]);
     assert_eq!((wakings[0].of.waker, wakings[0].of.flags), (8, WakeFlags::default()));
     assert_eq!(rows.samples[0].of.tid, 9, "the repaired one");
@@ -221,7 +239,8 @@ fn damage_is_reported_and_costs_only_what_follows() {
 #[test]
 fn pieces_make_the_same_rows_as_the_whole_ring() {
     let (block, end) = ring();
-    let whole = decode(&rings(), &mut Warnings::default());
+    let rings = rings();
+    let whole = decode(&rings, &mut Warnings::default());
     let sleepers = whole_sleepers();
     // Pieces end where the kernel had written to: between two records.
     let mut cuts = vec![0, end as usize];
@@ -248,14 +267,11 @@ fn pieces_make_the_same_rows_as_the_whole_ring() {
         let mut warnings = Warnings::default();
         let decoded = super::decode(&parts, Scope::All, &mut warnings);
         assert!(warnings.is_empty(), "{warnings:?}");
-        assert_eq!(
-            (decoded.counts, decoded.covered),
-            (whole.counts.clone(), whole.covered.clone())
-        );
-        let stacks = |of: &[perf_data::rows::Rows]| {
-            of[0].switches.iter().map(|row| (row.time, row.stack)).collect::<Vec<_>>()
+        assert_eq!((&decoded.counts, &decoded.covered), (&whole.counts, &whole.covered));
+        let stacks = |of: &Decoded<'_>| {
+            switch_rows(of).iter().map(|row| (row.time, row.stack)).collect::<Vec<_>>()
         };
-        assert_eq!(stacks(&decoded.rows), stacks(&whole.rows));
+        assert_eq!(stacks(&decoded), stacks(&whole));
     }
 }
 
@@ -276,7 +292,9 @@ fn what_was_overwritten_before_it_was_written_is_a_loss() {
     let lines: Vec<String> = warnings.lines().collect();
     assert!(lines[0].contains("CPU 0 lost 95.6 KiB of events, in 1 place"), "{lines:?}");
     // The last block refers to stacks of the first.
-    assert_eq!(decoded.rows[1].wakings[0].stack, decoded.rows[0].wakings[0].stack);
+    let wakings = waking_rows(&decoded);
+    assert_eq!(wakings.len(), 4);
+    assert_eq!(wakings[2].stack, wakings[0].stack);
 }
 
 fn encode_one(bytes: &[u8], start: u64) -> Vec<u8> {
@@ -297,7 +315,8 @@ fn what_was_overwritten_before_the_first_piece_is_a_loss() {
     // A save has what the ring still held.
     let mut warnings = Warnings::default();
     let end = 3 * BLOCK_BYTES as u64 + end;
-    let saved = decode(&encode(&[RingPart { cpu: 0, end, blocks: &block }], &[]), &mut warnings);
+    let bytes = encode(&[RingPart { cpu: 0, end, blocks: &block }], &[]);
+    let saved = decode(&bytes, &mut warnings);
     assert_eq!((switches(&saved), saved.gaps.len(), warnings.lines().count()), (3, 0, 1));
 }
 
@@ -443,8 +462,7 @@ fn a_place_without_its_stack_does_not_get_that_of_another() {
         let (blocks, end) = ring_of(&records);
         let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[]);
         let decoded = decode(&bytes, &mut Warnings::default());
-        let rows = decoded.rows.iter().flat_map(|rows| &rows.switches);
-        let left = rows.filter(|row| row.of.prev == 7).skip(1);
+        let left = switch_rows(&decoded).into_iter().filter(|row| row.of.prev == 7).skip(1);
         left.map(|row| row.stack != 0).collect::<Vec<_>>()
     };
     assert_eq!(of(at), [true, true, true]);
@@ -461,8 +479,8 @@ fn priorities_count_from_their_records_on() {
         let (blocks, end) = ring_of(records);
         let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[]);
         let decoded = decode(&bytes, &mut Warnings::default());
-        let rows = decoded.rows.iter().flat_map(|rows| &rows.switches);
-        rows.filter(|row| row.of.next == 7).map(|row| row.of.next_prio).collect()
+        let came = switch_rows(&decoded).into_iter().filter(|row| row.of.next == 7);
+        came.map(|row| row.of.next_prio).collect()
     };
     let changes = |before| {
         [switch(10, 7), switch(20, 8), priority(30, 98, before), switch(40, 7), switch(50, 8)]
@@ -545,4 +563,20 @@ fn records_are_counted_once() {
     assert_eq!(of_ring, [3, 2, 1, 1, 1], "{counts:?}");
     assert_eq!(of("stack in the kernel"), 0, "that is no record of its own");
     assert_eq!(trace.stack_counts["stack in the kernel"], 1);
+}
+
+/// Damage can make a record later than the next: the rows are in order of time all the same, and the
+/// stacks are those of their own.
+#[test]
+fn records_that_are_out_of_order_are_sorted() {
+    let switch = |at, next: u64| word(at, kind::SWITCH, next | 2 << 22);
+    let records =
+        [switch(30, 7), switch(10, 8), word(20, kind::WAKING, 9), word(5, kind::WAKING, 10)];
+    let (blocks, end) = ring_of(&records);
+    let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &[]);
+    let decoded = decode(&bytes, &mut Warnings::default());
+    let seen: Vec<_> = switch_rows(&decoded).iter().map(|row| (row.of.prev, row.of.next)).collect();
+    assert_eq!(seen, [(7, 8), (7, 7)]);
+    let woken: Vec<u32> = waking_rows(&decoded).iter().map(|row| row.of.wakee).collect();
+    assert_eq!(woken, [10, 9]);
 }
