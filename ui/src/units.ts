@@ -80,6 +80,28 @@ export function percent(part: number, whole: number): string {
   return `${(Math.floor((part / whole) * 1000 + 1e-9) / 10).toFixed(1)} %`;
 }
 
+/**
+ * Formats the parts of a whole, which add up to 100.0 %, as the program's own text does. Each is
+ * truncated, and the tenths that are left go to those that lost most. Only the whole is `100.0 %`.
+ */
+export function percents(parts: readonly number[]): string[] {
+  const whole = parts.reduce((sum, part) => sum + part, 0);
+  if (whole <= 0) return parts.map(() => "0.0 %");
+  const exact = parts.map((part) => (part / whole) * 1000);
+  const tenths = exact.map((share) => Math.floor(share + 1e-9));
+  const left = 1000 - tenths.reduce((sum, share) => sum + share, 0);
+  const lost = (i: number) => (exact[i] ?? 0) - (tenths[i] ?? 0);
+  const isAlmostAll = (i: number) => Number(tenths[i] === 999);
+  parts
+    .map((_, i) => i)
+    .sort((a, b) => isAlmostAll(a) - isAlmostAll(b) || lost(b) - lost(a))
+    .slice(0, left)
+    .forEach((i) => {
+      tenths[i] = (tenths[i] ?? 0) + 1;
+    });
+  return tenths.map((share) => `${(share / 10).toFixed(1)} %`);
+}
+
 /** Formats a file size: `14.2 MiB`. */
 export function bytesText(value: number): string {
   if (value < 1024) return `${value} B`;

@@ -12,7 +12,7 @@ import { openMenu } from "../parts/MenuHost";
 import { svgText } from "../parts/svg";
 import * as store from "../state/store";
 import { replacing } from "../state/url";
-import { durationText, percent, plural, timeText } from "../units";
+import { durationText, percents, plural, timeText } from "../units";
 import { Clauses } from "./Clauses";
 import { Compare } from "./Compare";
 import { Partition } from "./Partition";
@@ -246,11 +246,12 @@ function fetchReport(): void {
 function copies(answer: StallAnswer) {
   const headline =
     answer.clauses.find((clause) => clause.kind === "headline")?.text.trim() ?? answer.headline;
-  const parts = answer.partition.map((part) => ({
+  const shares = percents(answer.partition.map((part) => part.ns));
+  const parts = answer.partition.map((part, i) => ({
     label: part.label,
     who: part.who ? whoText(part.who) : "",
     time: durationText(part.ns),
-    share: percent(part.ns, answer.duration_ns),
+    share: shares[i] ?? "",
   }));
   const pictures = () => {
     const found = ["overview-picture", "partition-picture"].map((id) =>

@@ -10,7 +10,7 @@ import { type MenuItem, openMenu } from "../parts/MenuHost";
 import { Patterns, patternId } from "../parts/Patterns";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
-import { durationText, percent, range } from "../units";
+import { durationText, percent, percents, range } from "../units";
 import { crowdText, type Share, segments, shareText, shownShares, whose } from "./shares";
 
 const HEIGHT = 26;
@@ -29,6 +29,7 @@ export function Partition({
   const ref = useRef<HTMLDivElement>(null);
   const width = useSize(ref).value.width;
   const shown = shownShares(answer.partition, MAX_ROWS);
+  const told = percents(shown.map((share) => share.ns));
   const sum = answer.partition.reduce((ns, part) => ns + part.ns, 0);
   return (
     <section class="partition" aria-label="Where the time went">
@@ -75,8 +76,13 @@ export function Partition({
       <div class="partition-body">
         <table class="parts">
           <tbody>
-            {shown.map((share) => (
-              <Rows key={`${answer.id} ${shareText(share)}`} share={share} answer={answer} />
+            {shown.map((share, i) => (
+              <Rows
+                key={`${answer.id} ${shareText(share)}`}
+                share={share}
+                told={told[i] ?? ""}
+                answer={answer}
+              />
             ))}
             <tr class="sum">
               <td class="num">{durationText(sum)}</td>
@@ -96,14 +102,21 @@ export function Partition({
   );
 }
 
+interface RowsProps {
+  share: Share;
+  /** How much it is of the whole. */
+  told: string;
+  answer: StallAnswer;
+}
+
 /** A share; a crowd's members below it while it is open. */
-function Rows({ share, answer }: { share: Share; answer: StallAnswer }) {
+function Rows({ share, told, answer }: RowsProps) {
   const open = useSignal(false);
   const { part, members } = share;
   const first = members.length > 1 ? null : part;
   return (
     <>
-      <Row part={part} ns={share.ns} members={members} answer={answer}>
+      <Row part={part} ns={share.ns} told={told} members={members} answer={answer}>
         {first ? (
           <Whose part={first} />
         ) : (
@@ -119,7 +132,15 @@ function Rows({ share, answer }: { share: Share; answer: StallAnswer }) {
       </Row>
       {open.value &&
         members.map((member, i) => (
-          <Row key={i} part={member} ns={member.ns} members={[member]} answer={answer} inside>
+          <Row
+            key={i}
+            part={member}
+            ns={member.ns}
+            told={percent(member.ns, answer.duration_ns)}
+            members={[member]}
+            answer={answer}
+            inside
+          >
             <Whose part={member} />
           </Row>
         ))}
@@ -130,6 +151,8 @@ function Rows({ share, answer }: { share: Share; answer: StallAnswer }) {
 interface RowProps {
   part: Part;
   ns: number;
+  /** How much it is of the whole. */
+  told: string;
   /** The parts that it stands for: its menu is about their threads. */
   members: readonly Part[];
   answer: StallAnswer;
@@ -138,8 +161,8 @@ interface RowProps {
   children: ComponentChildren;
 }
 
-function Row({ part, ns, members, answer, inside = false, children }: RowProps) {
-  const text = [durationText(ns), percent(ns, answer.duration_ns), part.label].join("  ");
+function Row({ part, ns, told, members, answer, inside = false, children }: RowProps) {
+  const text = [durationText(ns), told, part.label].join("  ");
   return (
     <tr
       class={inside ? "inside" : undefined}
@@ -152,7 +175,7 @@ function Row({ part, ns, members, answer, inside = false, children }: RowProps) 
       }}
     >
       <td class="num">{durationText(ns)}</td>
-      <td class="num">{percent(ns, answer.duration_ns)}</td>
+      <td class="num">{told}</td>
       <td>
         <svg width="14" height="14" aria-hidden="true">
           <rect width="14" height="14" rx="2" fill={`url(#${patternId("part", part.state)})`} />
