@@ -321,6 +321,15 @@ fn regression_a_condition_that_an_unlock_ended_is_no_lock() {
     );
 }
 
+/// What the host had taken by a time of the trace.
+fn reading(ms: u64, stolen_ms: u64) -> Reading {
+    Reading {
+        time: Time::from_nanos(ms * 1_000_000),
+        steal_ns: Some(stolen_ms * 1_000_000),
+        ..Reading::default()
+    }
+}
+
 #[test]
 fn regression_a_host_that_took_the_cpu_makes_a_computation_uncertain() {
     for (stolen_ms, evidence) in [(0, Evidence::Direct), (900, Evidence::Inferred)] {
@@ -330,16 +339,37 @@ fn regression_a_host_that_took_the_cpu_makes_a_computation_uncertain() {
         (101..1_100).for_each(|ms| _ = desktop.scene.sample(ms * MS, 0, desktop.ui, busy));
         desktop.pump_all(1_110, 1_300);
         let mut trace = desktop.scene.finish(2, 1_300 * MS);
-        let reading = |ms: u64, stolen_ms: u64| Reading {
-            time: Time::from_nanos(ms * 1_000_000),
-            steal_ns: Some(stolen_ms * 1_000_000),
-            ..Reading::default()
-        };
         trace.machine.readings = vec![reading(50, 7), reading(1_200, 7 + stolen_ms)];
         let (stall, text) = judged(&trace);
         assert_eq!((stall.finding.pattern, stall.finding.evidence), (Pattern::CpuBound, evidence));
         assert_eq!(text.contains("host took 900.0 ms of CPU time"), stolen_ms > 0, "{text}");
     }
+}
+
+#[test]
+fn regression_a_host_that_took_the_cpu_took_nothing_from_who_slept() {
+    let wait = ["main", "draw", "pthread_mutex_lock", "|", "futex_wait", "schedule"];
+    let mut holder = IDLE;
+    let mut trace = asleep(&wait, |scene, ui| {
+        holder = scene.thread(300, 300, "holder");
+        let nap = scene.stack(&["main", "keep", "nanosleep", "|", "do_nanosleep", "schedule"]);
+        let timer = scene.stack(&["|", "hrtimer_interrupt", "hrtimer_wakeup"]);
+        let unlock = scene.stack(&["main", "keep", "pthread_mutex_unlock", "|", "futex_wake"]);
+        scene.switch(90 * MS, 1, IDLE, Runnable, holder, NONE);
+        scene.switch(95 * MS, 1, holder, Sleeping, IDLE, nap);
+        scene.wake(1_095 * MS, 1, IDLE, holder, WakeFlags::HARDIRQ, timer);
+        scene.switch(1_096 * MS, 1, IDLE, Runnable, holder, NONE);
+        scene.wake(1_100 * MS, 1, holder, ui, WakeFlags::default(), unlock);
+    });
+    trace.machine.readings =
+        [(50, 0), (1_200, 400)].map(|(ms, stolen_ms)| reading(ms, stolen_ms)).into();
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit, stall.finding.evidence),
+        (Pattern::LongHold, Some(holder), Evidence::Direct),
+        "{text}"
+    );
+    assert!(!text.contains("host took"), "{text}");
 }
 
 #[test]

@@ -16,7 +16,8 @@ pub(super) fn beside_steal(case: &Case<'_>, mut finding: Finding) -> Finding {
     let Some((old, new)) = before.steal_ns.zip(after.steal_ns) else { return finding };
     let stolen = new.saturating_sub(old);
     let ran = case.ns_of(|piece, _| piece.cause == Cause::Ran);
-    if stolen == 0 || stolen.saturating_mul(2) < ran {
+    // A holder that slept did not run: the host took nothing from it.
+    if stolen == 0 || stolen.saturating_mul(2) < ran || !case.is_most(ran) {
         return finding;
     }
     finding.sentences.push(sentence!(

@@ -1,0 +1,152 @@
+/** A walk through all views of a recording: every view settles, nothing complains, and axe looks. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { axeFindings } from "./axe";
+import { COMMANDS, settled, skipReason, TestBed } from "./harness";
+
+/** What axe looks at: everything, all but colours, or nothing. */
+export type Axe = "everything" | "but colours" | "nothing";
+
+/** Recordings and a walk take long on a busy machine. */
+const PATIENCE_MS = 600_000;
+
+/** A page that is walked through. */
+export class Walk {
+  private readonly found: { what: string; findings: string[] }[] = [];
+
+  constructor(
+    readonly page: Page,
+    private readonly axe: Axe,
+  ) {}
+
+  /** What is shown now settles, and is looked at by axe. */
+  async look(what: string): Promise<void> {
+    await settled(this.page);
+    if (this.axe === "nothing") return;
+    const without = this.axe === "but colours" ? ["color-contrast"] : [];
+    const findings = await axeFindings(this.page, without);
+    if (findings.length > 0) this.found.push({ what, findings });
+  }
+
+  press(name: string): Promise<void> {
+    return this.page.getByRole("button", { name, exact: true }).click();
+  }
+
+  /** Fails if axe found something. */
+  end(): void {
+    expect(this.found).toEqual([]);
+  }
+
+  /** All views of the open recording. */
+  async throughAllViews(): Promise<void> {
+    const { page } = this;
+    await page.waitForSelector(".answers");
+    await this.look("answers");
+    expect(await page.locator(".answers").innerText()).not.toMatch(COMMANDS);
+    await page.keyboard.press("Digit2");
+    await page.waitForSelector(".tables");
+    const presets = page.getByRole("group", { name: "Presets" }).getByRole("button");
+    for (const preset of await presets.allInnerTexts()) {
+      await this.press(preset);
+      await this.look(`table ${preset}`);
+    }
+    // Those that have no preset.
+    for (const table of ["events", "contention", "lifetimes"]) {
+      const choice = page.locator("select[aria-label=Table]");
+      if ((await choice.locator(`option[value=${table}]`).count()) === 0) continue;
+      await choice.selectOption(table);
+      await this.look(`table ${table}`);
+    }
+    await page.keyboard.press("Digit3");
+    for (const [of, form] of [
+      ["Waits", "Flame"],
+      ["Waits", "Icicle"],
+      ["Waits", "Butterfly"],
+      ["Wakes", "Butterfly"],
+      ["Wakes", "Flame"],
+      ["Samples", "Flame"],
+      ["Samples", "Butterfly"],
+    ] as const) {
+      await this.press(of);
+      await this.press(form);
+      await this.look(`${form} of ${of}`);
+    }
+    await this.press("By address");
+    await this.look("samples by address");
+    await this.press("Timeline");
+    await this.look("the timeline alone");
+    await this.press("Both");
+    await page.keyboard.press("Digit1");
+    await this.explainFirstThread();
+  }
+
+  /** The first thread's whole time, explained by keyboard. */
+  private async explainFirstThread(): Promise<void> {
+    const { page } = this;
+    const thread = page.locator(".tl-tree [data-lane^=t]");
+    if ((await thread.count()) === 0) return;
+    const lane = await thread.first().getAttribute("data-lane");
+    const address = new URL(page.url());
+    for (const name of ["stall", "hop", "event"]) address.searchParams.delete(name);
+    address.searchParams.set("thread", (lane ?? "").slice(1));
+    await page.goto(address.href);
+    await this.look("a thread");
+    await page.keyboard.press("Shift+KeyF");
+    await page.keyboard.press("KeyE");
+    await this.look("what a thread did");
+  }
+}
+
+interface Walks {
+  readonly fill: (folder: string) => Promise<void>;
+  /** Further options of the server. */
+  readonly options?: (folder: string) => string[];
+  /** Recordings to walk through, and what axe looks at. */
+  readonly recordings: readonly (readonly [name: string, axe: Axe])[];
+  /** Further tests. */
+  readonly more: (
+    begin: (query: string, axe: Axe) => Promise<Walk>,
+    has: (name: string) => boolean,
+  ) => void;
+}
+
+export function walks(title: string, { fill, options, recordings, more }: Walks): void {
+  describe.skipIf(skipReason(title) !== null)(title, () => {
+    let bed: TestBed;
+    let walk: Walk | null = null;
+
+    beforeAll(async () => {
+      bed = await TestBed.start(fill, options);
+    }, PATIENCE_MS);
+    afterAll(() => bed?.stop());
+    afterEach(async ({ task }) => {
+      if (!walk) return;
+      await bed.screenshot(walk.page, `${title} ${task.name}`, task);
+      await walk.page.context().close();
+      walk = null;
+      bed.expectNoComplaints();
+    });
+
+    const begin = async (query: string, axe: Axe) => {
+      walk = new Walk(await bed.page(query), axe);
+      return walk;
+    };
+    const has = (name: string) => existsSync(join(bed.folder, name));
+    more(begin, has);
+
+    for (const [name, axe] of recordings)
+      test(
+        name,
+        async ({ skip }) => {
+          // It could not be made here, which was said.
+          if (!has(name)) skip();
+          const walk = await begin(`trace=${encodeURIComponent(name)}`, axe);
+          await walk.throughAllViews();
+          walk.end();
+        },
+        PATIENCE_MS,
+      );
+  });
+}
