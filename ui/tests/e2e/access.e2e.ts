@@ -197,66 +197,68 @@ describe.skipIf(skipReason("access") !== null)("access", () => {
     });
   }
 
-  // Neither theme moves anything: each is looked at in one size.
-  for (const [theme, viewport] of [
-    ["dark", { width: 1280, height: 720 }],
-    ["light", { width: 3840, height: 2160 }],
-  ] as const)
-    test(`nothing is cut off at ${viewport.width} × ${viewport.height}, ${theme}`, async ({
-      task,
-    }) => {
-      await page.setViewportSize(viewport);
-      if (theme === "light") await page.keyboard.press("KeyT");
-      const whole = async (what: string) => {
-        await settled(page);
-        await bed.screenshot(page, `access ${task.name} ${what}`);
-        expect({ what, cut: await cutOff() }).toEqual({ what, cut: [] });
-      };
-      await whole("answers");
-      const there = page.url();
-      for (const [view, stack] of [
-        ["answers", "unhitch_lab::starve::Editor::insert_character"],
-        ["tables", "a_function_with_a_very_long_name".repeat(5)],
-      ] as const) {
-        const selected = new URL(there);
-        for (const [name, value] of Object.entries({
-          view,
-          stack,
-          thread: "1",
-          process: "1",
-        }))
-          selected.searchParams.set(name, value);
-        await page.goto(selected.href);
-        await whole(`${view}, long selection`);
-      }
-      await page.goto(there);
-      await page.waitForSelector("[data-answer]");
-      await page.locator(".answer .text-link[title*='event']").first().click();
-      await page.waitForSelector(".details[data-event]:not([data-event=''])");
-      await whole("an event");
-      await page.keyboard.press("Escape");
-      await page.keyboard.press("Digit2");
-      for (const preset of await page
-        .getByRole("group", { name: "Presets" })
-        .getByRole("button")
-        .allInnerTexts()) {
-        await page.getByRole("button", { name: preset, exact: true }).click();
-        await whole(`table ${preset}`);
-        // All columns fit without scrolling.
-        const spill = await page
-          .locator(".grid")
-          .evaluate((grid) => grid.scrollWidth - grid.clientWidth);
-        expect({ preset, spill }).toEqual({ preset, spill: 0 });
-      }
-      await page.keyboard.press("Digit3");
-      for (const form of ["Flame", "Icicle", "Butterfly", "By address"]) {
-        await page.getByRole("button", { name: form, exact: true }).click();
-        await whole(form);
-      }
-      await page.goto(new URL("/", bed.address).href);
-      await page.waitForSelector("[data-trace]");
-      await whole("traces");
-    });
+  for (const viewport of [
+    { width: 1280, height: 720 },
+    { width: 3840, height: 2160 },
+  ]) {
+    for (const theme of ["dark", "light"] as const) {
+      test(`nothing is cut off at ${viewport.width} × ${viewport.height}, ${theme}`, async ({
+        task,
+      }) => {
+        await page.setViewportSize(viewport);
+        if (theme === "light") await page.keyboard.press("KeyT");
+        const whole = async (what: string) => {
+          await settled(page);
+          await bed.screenshot(page, `access ${task.name} ${what}`);
+          expect({ what, cut: await cutOff() }).toEqual({ what, cut: [] });
+        };
+        await whole("answers");
+        const there = page.url();
+        for (const [view, stack] of [
+          ["answers", "unhitch_lab::starve::Editor::insert_character"],
+          ["tables", "a_function_with_a_very_long_name".repeat(5)],
+        ] as const) {
+          const selected = new URL(there);
+          for (const [name, value] of Object.entries({
+            view,
+            stack,
+            thread: "1",
+            process: "1",
+          }))
+            selected.searchParams.set(name, value);
+          await page.goto(selected.href);
+          await whole(`${view}, long selection`);
+        }
+        await page.goto(there);
+        await page.waitForSelector("[data-answer]");
+        await page.locator(".answer .text-link[title*='event']").first().click();
+        await page.waitForSelector(".details[data-event]:not([data-event=''])");
+        await whole("an event");
+        await page.keyboard.press("Escape");
+        await page.keyboard.press("Digit2");
+        for (const preset of await page
+          .getByRole("group", { name: "Presets" })
+          .getByRole("button")
+          .allInnerTexts()) {
+          await page.getByRole("button", { name: preset, exact: true }).click();
+          await whole(`table ${preset}`);
+          // All columns fit without scrolling.
+          const spill = await page
+            .locator(".grid")
+            .evaluate((grid) => grid.scrollWidth - grid.clientWidth);
+          expect({ preset, spill }).toEqual({ preset, spill: 0 });
+        }
+        await page.keyboard.press("Digit3");
+        for (const form of ["Flame", "Icicle", "Butterfly", "By address"]) {
+          await page.getByRole("button", { name: form, exact: true }).click();
+          await whole(form);
+        }
+        await page.goto(new URL("/", bed.address).href);
+        await page.waitForSelector("[data-trace]");
+        await whole("traces");
+      });
+    }
+  }
 
   test("the first load is small", async () => {
     let bytes = 0;

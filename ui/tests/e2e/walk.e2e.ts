@@ -61,10 +61,11 @@ async function fill(folder: string): Promise<void> {
 walks("walk", {
   fill,
   options: (folder) => ["--fleet", join(folder, "report.json")],
-  recordings: RECORDINGS.map((name) => [name, LOOKED_AT.has(name) ? "everything" : "nothing"]),
+  recordings: RECORDINGS,
+  isLookedAt: (name) => LOOKED_AT.has(name),
   more: (begin) => {
     test("the folder with the report over a fleet", async () => {
-      const walk = await begin("", "everything");
+      const walk = await begin("");
       await walk.page.waitForSelector(".fleet[data-ready=true]");
       await walk.look("the folder");
       walk.end();
@@ -72,7 +73,7 @@ walks("walk", {
 
     test("two traces side by side", async () => {
       const query = `before=${basename(STARVE)}&after=type-an-email.hitch`;
-      const walk = await begin(query, "everything");
+      const walk = await begin(query);
       await walk.page.getByRole("heading", { name: "What differs" }).waitFor();
       await walk.look("what differs");
       for (const button of ["Wakes", "Samples", "Widths of before", "Whole recordings"]) {

@@ -6,9 +6,6 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { axeFindings } from "./axe";
 import { COMMANDS, settled, skipReason, TestBed } from "./harness";
 
-/** What axe looks at: everything, all but colours, or nothing. */
-export type Axe = "everything" | "but colours" | "nothing";
-
 /** Recordings and a walk take long on a busy machine. */
 const PATIENCE_MS = 600_000;
 
@@ -18,15 +15,14 @@ export class Walk {
 
   constructor(
     readonly page: Page,
-    private readonly axe: Axe,
+    private readonly isLookedAt: boolean,
   ) {}
 
-  /** What is shown now settles, and is looked at by axe. */
+  /** What is shown now settles, and axe looks at it, if it is to look at this walk. */
   async look(what: string): Promise<void> {
     await settled(this.page);
-    if (this.axe === "nothing") return;
-    const without = this.axe === "but colours" ? ["color-contrast"] : [];
-    const findings = await axeFindings(this.page, without);
+    if (!this.isLookedAt) return;
+    const findings = await axeFindings(this.page);
     if (findings.length > 0) this.found.push({ what, findings });
   }
 
@@ -103,16 +99,15 @@ interface Walks {
   readonly fill: (folder: string) => Promise<void>;
   /** Further options of the server. */
   readonly options?: (folder: string) => string[];
-  /** Recordings to walk through, and what axe looks at. */
-  readonly recordings: readonly (readonly [name: string, axe: Axe])[];
+  /** Recordings to walk through. */
+  readonly recordings: readonly string[];
+  /** Whether axe looks at the views of a recording. */
+  readonly isLookedAt: (name: string) => boolean;
   /** Further tests. */
-  readonly more: (
-    begin: (query: string, axe: Axe) => Promise<Walk>,
-    has: (name: string) => boolean,
-  ) => void;
+  readonly more: (begin: (query: string) => Promise<Walk>, has: (name: string) => boolean) => void;
 }
 
-export function walks(title: string, { fill, options, recordings, more }: Walks): void {
+export function walks(title: string, { fill, options, recordings, isLookedAt, more }: Walks): void {
   describe.skipIf(skipReason(title) !== null)(title, () => {
     let bed: TestBed;
     let walk: Walk | null = null;
@@ -129,20 +124,20 @@ export function walks(title: string, { fill, options, recordings, more }: Walks)
       bed.expectNoComplaints();
     });
 
-    const begin = async (query: string, axe: Axe) => {
-      walk = new Walk(await bed.page(query), axe);
+    const begin = async (query: string, isLookedAt = true) => {
+      walk = new Walk(await bed.page(query), isLookedAt);
       return walk;
     };
     const has = (name: string) => existsSync(join(bed.folder, name));
     more(begin, has);
 
-    for (const [name, axe] of recordings)
+    for (const name of recordings)
       test(
         name,
         async ({ skip }) => {
           // It could not be made here, which was said.
           if (!has(name)) skip();
-          const walk = await begin(`trace=${encodeURIComponent(name)}`, axe);
+          const walk = await begin(`trace=${encodeURIComponent(name)}`, isLookedAt(name));
           await walk.throughAllViews();
           walk.end();
         },

@@ -5,6 +5,7 @@
 //! recorder share one definition of each structure, so they cannot drift apart.
 
 pub mod attr;
+mod columns;
 mod coverage;
 mod decode;
 mod description;

@@ -243,17 +243,14 @@ impl Iterator for WakingRows<'_, '_> {
             _ => WakeFlags::default().with(WakeFlags::NEW),
         };
         let mut chain = 0;
-        let mut take = |stack: u32, by_thread: bool| {
-            chain = stack;
-            if by_thread {
-                flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
-            }
-        };
         // A record may belong to the same wake-up as one before it.
         while let Some((own, rest)) = self.of.waker_stacks.split_first()
             && own.waking <= self.waking
         {
-            take(own.stack, own.by_thread);
+            chain = own.stack;
+            if own.by_thread {
+                flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
+            }
             self.of.waker_stacks = rest;
         }
         self.waking += 1;
