@@ -7,9 +7,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, delimiter, join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { expect, type RunnerTestCase } from "vitest";
+import { browserPath } from "../browser.mjs";
 
 /** The last screen of tests, to look at after a failure; git ignores it. */
 const SHOTS = resolve(import.meta.dirname, "../../shots");
@@ -23,17 +24,6 @@ export const STARVE = join(ROOT, "examples/starve.hitch");
 
 /** Advice that is a command line, where the page can do it itself. */
 export const COMMANDS = /unhitch (why|table|hot|waits)|--victim|--from/;
-
-/** The browser, or `null`, in which case the tests are skipped. */
-export function browserPath(): string | null {
-  const names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-  const folders = (process.env.PATH ?? "").split(delimiter);
-  const candidates = [
-    process.env.CHROMIUM,
-    ...names.flatMap((name) => folders.map((folder) => join(folder, name))),
-  ];
-  return candidates.find((path): path is string => path !== undefined && existsSync(path)) ?? null;
-}
 
 /** Why the tests cannot run here, which is also printed; `null` if they can. */
 export function skipReason(name: string): string | null {
@@ -163,7 +153,8 @@ export class TestBed {
   expectNoComplaints(): void {
     const complaints = this.complaints;
     this.complaints = [];
-    expect(complaints).toEqual([]);
+    // Thrown, not asserted: an assertion's message shows the length of a list only.
+    if (complaints.length > 0) throw new Error(`the browser complained: ${complaints.join("; ")}`);
   }
 
   /** Drops complaints that a test provokes: the browser reports refused requests. */

@@ -10,22 +10,12 @@
  * the browser, for every picture drawn while panning and zooming by keys and wheel. The browser's
  * own rastering shows in the intervals between frames.
  */
-import { existsSync, readFileSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
+import { browserPath } from "../browser.mjs";
 
 const GOALS = { drawMs: 16, memoryMib: 300, usableMs: 3000 };
 const ROUNDS = 60;
-
-/** Finds the browser as the end-to-end tests do. */
-function browserPath() {
-  const folders = (process.env.PATH ?? "").split(delimiter);
-  const names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-  return [
-    process.env.CHROMIUM,
-    ...names.flatMap((name) => folders.map((folder) => join(folder, name))),
-  ].find((path) => path && existsSync(path));
-}
 
 function cannot(why) {
   console.log(`page drawing: not measured: ${why}`);
