@@ -137,10 +137,12 @@ fn live_regression_a_wait_fires_all_its_triggers_by_thread_pid_user_and_control_
         return skipped(test, "only root can start a program as another user");
     }
     let path = format!("/unhitch-triggers-{}", std::process::id());
-    let Some(mut program) = Program::start(test, WAITS, Some(USER)) else { return };
+    let Some(program) = Program::start(test, WAITS, Some(USER)) else { return };
     let pid = program.0.id();
     until("the program", || program.name() == "waits-for-lock\n");
     let group = Group::with(&path, [pid]);
+    // It has to end before its group.
+    let mut program = program;
     let mut targets = vec![
         "thread = \"waits-as-thread\"".to_owned(),
         format!("pid = {pid}"),

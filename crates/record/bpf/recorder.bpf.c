@@ -49,6 +49,12 @@ static __always_inline u32 find_place(u32 *places, u32 place)
 	return number;
 }
 
+// The number of a place, from that of the place before.
+static __always_inline u32 number_of(u32 *places, u32 place, u32 before, u32 number)
+{
+	return place == before ? number : find_place(places, place);
+}
+
 // Remembers that a stack was taken at a place. Returns its number.
 static __always_inline u32 remember_place(u32 *places, u8 *next, u32 place)
 {
@@ -61,6 +67,12 @@ static __always_inline u32 remember_place(u32 *places, u8 *next, u32 place)
 	places[index] = place;
 	*next = index + 1;
 	return index + 1;
+}
+
+// Since when a thread is blocked; 0 if it is not.
+static __always_inline u64 blocked_since(struct task_slot *slot)
+{
+	return slot->is_blocked ? slot->since_ns : 0;
 }
 
 static __always_inline u32 state_of(bool preempt, u32 bits)
@@ -103,24 +115,36 @@ static __always_inline bool is_throttled(struct task_struct *task)
 #define KNOWN_PLACE_WAITS 64
 
 // More blocked time without a stack is not counted.
-#define MAX_BLOCKED_NS 1000000000000ull
+#define MAX_BLOCKED_US 1000000000ull
 
-// Whether the stacks of a wait are due, with which its thread was blocked for `blocked` ns since its
-// last stack. `known`: a stack was taken at the same place before.
-static __always_inline bool is_due(u64 blocked, bool known, u64 now)
+static __always_inline u32 add_blocked(u32 us, u64 ns)
 {
+	u64 sum = us + ns / 1000;
+	return sum > MAX_BLOCKED_US ? MAX_BLOCKED_US : sum;
+}
+
+// Whether the stacks of a wait are due, with which its thread was blocked for `us` since its last
+// stack. `known`: a stack was taken at the same place before.
+static __always_inline bool is_due(u32 us, bool known, u64 now)
+{
+	u64 blocked = us * 1000ull;
 	return blocked >= min_wait_ns &&
 	       blocked >= wanted_wait_ns(now) * (known && !compare_stacks ? KNOWN_PLACE_WAITS : 1);
 }
 
+// 17 ms: the ring goes on for much longer before it overwrites a stack that is that much older.
+#define PLACES_PERIOD(NS) ((u32)((NS) >> 24))
+
 // The ring overwrites the stacks of places, so they are taken again before it does.
 static __always_inline void forget_old_places(struct task_slot *slot, u64 now)
 {
-	if (slot->places_since >= oldest_places())
+	if ((s32)(slot->places_since - PLACES_PERIOD(oldest_places())) >= 0)
 		return;
 	__builtin_memset(slot->waits, 0, sizeof(slot->waits));
 	__builtin_memset(slot->wakers, 0, sizeof(slot->wakers));
-	slot->places_since = now;
+	slot->known_place = 0;
+	slot->known_waker = 0;
+	slot->places_since = PLACES_PERIOD(now);
 }
 
 #define PRIO_PERIOD(NOW) ((u16)((NOW) >> 28))
@@ -164,29 +188,29 @@ static __always_inline void arrive(struct cpu_ring *ring, u32 cpu, u64 now, stru
 		if (slot->prio != prio ||
 		    (prio != USUAL_PRIO && slot->prio_period != PRIO_PERIOD(now)))
 			note_priority(ring, cpu, now, slot, coming, prio);
-		u64 left = slot->left_ns;
-		if (left) {
+		u64 since = slot->since_ns;
+		if (since && slot->is_blocked) {
 			u64 woken = slot->woken_ns;
-			u64 blocked = (woken > left ? woken : now) - left;
-			slot->blocked_ns += blocked;
-			u32 known = find_place(slot->waits, slot->place);
-			ring->pending_due = is_due(slot->blocked_ns, known, now);
+			u64 blocked = (woken > since ? woken : now) - since;
+			slot->blocked_us = add_blocked(slot->blocked_us, blocked);
+			u32 known = slot->known_place;
+			ring->pending_due = is_due(slot->blocked_us, known, now);
 			ring->pending_known = known;
 			ring->pending_blocked_ns = blocked;
 			if (ring->pending_due ||
 			    (blocked >= min_wait_ns &&
 			     (!known || blocked >= LONG_WAITS * min_wait_ns ||
 			      slot->kernel_lock || is_lock_wait(next))))
-				ring->pending_ns = left;
-		} else if (slot->queued_ns && now - slot->queued_ns >= LONG_WAITS * min_wait_ns) {
+				ring->pending_ns = since;
+		} else if (since && now - since >= LONG_WAITS * min_wait_ns) {
 			// Where it was when it lost its CPU for long: perhaps it holds a lock there.
-			ring->pending_due = now - slot->queued_ns >= wanted_wait_ns(now);
+			ring->pending_due = now - since >= wanted_wait_ns(now);
 			ring->pending_known = 0;
 			ring->pending_blocked_ns = 0;
-			ring->pending_ns = slot->queued_ns;
+			ring->pending_ns = since;
 		}
-		slot->left_ns = 0;
-		slot->queued_ns = 0;
+		slot->since_ns = 0;
+		slot->is_blocked = 0;
 	}
 }
 
@@ -227,17 +251,19 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 	if (slot && state == DEAD) {
 		slot->tid = 0;
 	} else if (slot) {
-		slot->left_ns = 0;
+		bool is_blocked = state > PREEMPTED && state != THROTTLED;
+		slot->is_blocked = is_blocked;
+		slot->since_ns = now;
 		slot->woken_ns = 0;
-		slot->queued_ns = now;
 		slot->owner = 0;
-		if (state > PREEMPTED && state != THROTTLED) {
-			slot->queued_ns = 0;
-			slot->left_ns = now;
-			slot->context = address_of(ring, ctx);
-			slot->place = place_of(caller_of_schedule(slot->context), prev, slot->python);
+		if (is_blocked) {
+			u64 context = address_of(ring, ctx);
+			u32 place = place_of(caller_of_schedule(context), prev, slot->python);
 			forget_old_places(slot, now);
-			known_place = find_place(slot->waits, slot->place);
+			known_place = number_of(slot->waits, place, slot->place, slot->known_place);
+			slot->context = context - (u64)prev->stack;
+			slot->place = place;
+			slot->known_place = known_place;
 			if (!(prev->flags & PF_KTHREAD))
 				slot->owner = lock_owner((void *)bpf_task_pt_regs(prev), false);
 		}
@@ -290,17 +316,20 @@ static __always_inline int came_on(void *ctx, struct task_struct *task, bool is_
 	bool was_blocked = slot && ring->pending_blocked_ns;
 	if (ring->pending_due) {
 		if (is_current)
-			stacks(ctx, ring, cpu, now, AT_EXIT, slot ? slot->context : 0,
+			stacks(ctx, ring, cpu, now, AT_EXIT,
+			       was_blocked ? (u64)task->stack + slot->context : 0,
 			       was_blocked ? slot->place : 0, &kernel_stack, &user_stack);
 		else
 			kernel_stack = stack_of_next(cpu, now, task);
 		spend(ring, now);
 		if (was_blocked)
-			slot->blocked_ns = 0;
+			slot->blocked_us = 0;
 		// Without the caller of schedule(), places of one stack cannot be told apart.
-		if (was_blocked && is_current)
-			flags = FLAGS_OF_PLACE(
-				remember_place(slot->waits, &slot->next_wait, slot->place));
+		if (was_blocked && is_current) {
+			u32 number = remember_place(slot->waits, &slot->next_wait, slot->place);
+			slot->known_place = number;
+			flags = FLAGS_OF_PLACE(number);
+		}
 	} else if (!ring->pending_known) {
 		flags = STACKS_OVER_BUDGET;
 		ring->over_budget++;
@@ -372,15 +401,19 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	struct task_slot *slot = slot_of(tid);
 	u32 place = 0, known_place = 0;
 	bool is_long = is_new, due = is_new && wanted_wait_ns(now) <= LONG_WAITS * min_wait_ns;
-	if (slot && slot->left_ns && !slot->woken_ns) {
-		u64 blocked = now - slot->left_ns, in_all = slot->blocked_us * 1000ull + blocked;
+	if (slot && blocked_since(slot) && !slot->woken_ns) {
+		u64 blocked = now - slot->since_ns;
+		u32 in_all = add_blocked(slot->waker_blocked_us, blocked);
 		slot->woken_ns = now;
 		struct task_slot *own = slot_of(current);
 		place = place_of(current, task, own ? own->python : 0);
 		forget_old_places(slot, now);
-		known_place = find_place(slot->wakers, place);
+		known_place =
+			number_of(slot->wakers, place, slot->waker_place, slot->known_waker);
+		slot->waker_place = place;
+		slot->known_waker = known_place;
 		due |= is_due(in_all, known_place, now);
-		slot->blocked_us = due ? 0 : in_all > MAX_BLOCKED_NS ? MAX_BLOCKED_NS / 1000 : in_all / 1000;
+		slot->waker_blocked_us = due ? 0 : in_all;
 		is_long |= blocked >= min_wait_ns;
 	}
 	u32 kernel_stack = 0, user_stack = 0, flags = 0;
@@ -392,9 +425,11 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		interrupt = own_stack ? by_interrupt : true;
 		spend(ring, now);
 		// An interrupt can come anywhere.
-		if (slot && place && !by_interrupt)
-			flags |= FLAGS_OF_PLACE(
-				remember_place(slot->wakers, &slot->next_waker, place));
+		if (slot && place && !by_interrupt) {
+			u32 number = remember_place(slot->wakers, &slot->next_waker, place);
+			slot->known_waker = number;
+			flags |= FLAGS_OF_PLACE(number);
+		}
 	} else if (is_long && !known_place) {
 		ring->over_budget++;
 	}
@@ -568,14 +603,15 @@ int on_each_thread(struct bpf_iter__task *ctx)
 		return 0;
 	u32 state = state_of(false, task->__state);
 	struct task_slot *slot = slot_of(task->pid);
-	if (state == DEAD || (slot && !slot->left_ns))
+	u64 left = slot ? blocked_since(slot) : 0;
+	if (state == DEAD || (slot && !left))
 		return 0;
 	__builtin_memset(sleeper, 0, __builtin_offsetof(struct sleeper, frames));
 	sleeper->tid = task->pid;
 	sleeper->tgid = task->tgid;
 	sleeper->state = state;
 	if (slot) {
-		sleeper->left_ns = slot->left_ns;
+		sleeper->left_ns = left;
 		sleeper->owner = slot->owner;
 		sleeper->kernel_lock = slot->kernel_lock;
 	} else {

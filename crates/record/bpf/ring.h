@@ -57,27 +57,34 @@ struct cpu_ring {
 };
 _Static_assert(sizeof(struct cpu_ring) == 192, "as in bpf.rs");
 
-// What a thread did last. Its slot is at one of TASK_PLACES places, which follow from its id.
+// What a thread did last. Its slot is at one of TASK_PLACES places, which follow from its id. Two
+// cache lines, of which an event mostly needs the first: threads that switch now and then find
+// neither in the cache (docs/figures.md).
 struct task_slot {
-	u64 left_ns; // it left its CPU, not runnable; 0 if it is runnable
-	u64 woken_ns; // it was woken after that; 0 if it was not
-	u64 queued_ns; // it left its CPU, but stayed runnable; 0 if not
-	u64 blocked_ns; // how long it was blocked since a wait of it had a stack
 	u32 tid; // 0: nobody's
-	s32 prio; // as last written; UNKNOWN_PRIO if it was not
-	u64 context; // where in its stack it left its CPU
-	u64 kernel_lock; // the address of the lock in the kernel that it waits for; 0 for none
-	u64 python; // its state in a Python interpreter, when it had a stack; 0 for none
+	s16 prio; // as last written; UNKNOWN_PRIO if it was not
+	u16 prio_period; // when its priority was last written, in PRIO_PERIODs
+	u64 since_ns; // it left its CPU; 0 if it is on one
+	u64 woken_ns; // it was woken after that; 0 if it was not
 	u32 place; // where it waits (`place_of`)
+	u32 waker_place; // where it was woken from
 	u32 owner; // the thread that holds the lock that it waits for; 0 if that is not known
-	u32 waits[PLACES]; // where it waited when its stack was taken
-	u32 wakers[PLACES]; // where it was woken from when the waker's stack was taken
+	u32 blocked_us; // how long it was blocked since a wait of it had a stack
+	u32 waker_blocked_us; // and since a wake-up of it had one
+	u32 places_since; // when `waits` and `wakers` were forgotten, in PLACES_PERIODs
+	u64 python; // its state in a Python interpreter, when it had a stack; 0 for none
+	u16 context; // where in its stack it left its CPU
+	u8 is_blocked; // it left its CPU, not runnable
+	u8 known_place; // the number of `place` in `waits`, 0: it is not there
+	u8 known_waker; // that of `waker_place` in `wakers`
 	u8 next_wait; // of `waits`, to be replaced
 	u8 next_waker;
-	u16 prio_period; // when its priority was last written, in PRIO_PERIODs
-	u32 blocked_us; // how long it was blocked since a wake-up of it had a stack
-	u64 places_since; // when `waits` and `wakers` were forgotten
+	u8 unused;
+	u32 waits[PLACES]; // where it waited when its stack was taken
+	u32 wakers[PLACES]; // where it was woken from when the waker's stack was taken
+	u64 kernel_lock; // the address of the lock in the kernel that it waits for; 0 for none
 };
+_Static_assert(sizeof(struct task_slot) == 128, "two cache lines, as in shared.rs");
 
 // A stack that was written not long ago.
 struct known_stack {

@@ -206,7 +206,9 @@ __noinline int check_word(struct scratch *scratch, u32 index)
 	struct registers *at = &scratch->unwind.at;
 	struct cached_user_stack *known = user_entry(scratch->cpu, at, scratch->tgid);
 	u64 word;
-	if (!known || !read_user(&word, at->sp + (u64)known->read.offsets[index] * 8) ||
+	if (!known ||
+	    !read_word(&scratch->unwind.window, &word,
+		       at->sp + (u64)known->read.offsets[index] * 8) ||
 	    word != known->read.values[index])
 		return 0;
 	if (known->read.returns >> index & 1) {
@@ -349,6 +351,7 @@ static __always_inline void start_unwinding(struct scratch *scratch, struct task
 	unwind->first_mapping = of ? of->first : 0;
 	unwind->mappings = of ? of->count : 0;
 	unwind->generation = of ? of->generation : 0;
+	unwind->window.len = 0;
 	unwind->leaf_unknown = 0;
 	unwind->java_leaf = 0;
 	unwind->java.count = 0;

@@ -71,10 +71,35 @@ static __always_inline void want_mappings(u32 tgid, u32 why, u64 now)
 	bpf_ringbuf_output(&hints, &hint, sizeof(hint), 0);
 }
 
-// The mapping that the address is in. NULL if it is in none.
-static __always_inline struct mapping *mapping_at(u32 first, u32 count, u64 address)
+// Where an address was found the last time. It is looked for there first, and what is there must fit:
+// this table proves nothing, so it is never wrong. A search in the tables of a large program loads
+// thirty words from all over its memory, and an event loop waits at the same few places all day.
+struct seen {
+	u32 mapping;
+	u32 row;
+};
+#define SEEN 8192
+ARRAY(seen, struct seen, SEEN, 0);
+
+static __always_inline struct seen *seen_of(u32 first_mapping, u64 address)
 {
-	u32 low = first, left = count;
+	u32 key = ((address ^ (u64)first_mapping << 40) * 0x9e3779b97f4a7c15ull) >> 51;
+	return bpf_map_lookup_elem(&seen, &key);
+}
+
+static __always_inline bool is_in_mapping(struct mapping *mapping, u64 address)
+{
+	return mapping && mapping->start <= address && address < mapping->end;
+}
+
+// The mapping that the address is in. NULL if it is in none.
+static __always_inline struct mapping *mapping_at(u32 first, u32 count, u64 address, u32 *place)
+{
+	u32 low = *place, left = count;
+	struct mapping *found = bpf_map_lookup_elem(&mappings, &low);
+	if (low - first < count && is_in_mapping(found, address))
+		return found;
+	low = first;
 	for (int step = 0; step < MAPPING_STEPS; step++) {
 		u32 half = left / 2, middle = low + half;
 		struct mapping *at = bpf_map_lookup_elem(&mappings, &middle);
@@ -84,14 +109,20 @@ static __always_inline struct mapping *mapping_at(u32 first, u32 count, u64 addr
 		low = above ? middle : low;
 		left = above ? left - half : half;
 	}
-	struct mapping *found = bpf_map_lookup_elem(&mappings, &low);
-	return found && count && found->start <= address && address < found->end ? found : 0;
+	*place = low;
+	found = bpf_map_lookup_elem(&mappings, &low);
+	return count && is_in_mapping(found, address) ? found : 0;
 }
 
 // The row of the address `pc`; a `RULE_NONE` if there is none.
-static __always_inline u64 row_at(struct mapping *in, u32 pc)
+static __always_inline u64 row_at(struct mapping *in, u32 pc, u32 *place)
 {
-	u32 low = in->first_row, left = in->rows;
+	u32 low = *place, next = low + 1, left = in->rows, end = in->first_row + left;
+	u64 *found = bpf_map_lookup_elem(&rows, &low), *after = bpf_map_lookup_elem(&rows, &next);
+	if (found && low - in->first_row < left && (u32)*found <= pc &&
+	    (next == end || (after && (u32)*after > pc)))
+		return *found;
+	low = in->first_row;
 	for (int step = 0; step < ROW_STEPS; step++) {
 		u32 half = left / 2, middle = low + half;
 		u64 *at = bpf_map_lookup_elem(&rows, &middle);
@@ -101,7 +132,8 @@ static __always_inline u64 row_at(struct mapping *in, u32 pc)
 		low = above ? middle : low;
 		left = above ? left - half : half;
 	}
-	u64 *found = bpf_map_lookup_elem(&rows, &low);
+	*place = low;
+	found = bpf_map_lookup_elem(&rows, &low);
 	return found && in->rows && (u32)*found <= pc ? *found : (u64)RULE_NONE << 56;
 }
 
@@ -114,13 +146,17 @@ __noinline int unwind_step(struct unwind *unwind)
 	u32 leaf = at->leaf;
 	u64 ip = leaf ? at->ip : at->ip - 1;
 	at->leaf = 0;
-	struct mapping *in = mapping_at(unwind->first_mapping, unwind->mappings, ip);
+	struct seen *seen = seen_of(unwind->first_mapping, ip);
+	if (!seen)
+		return 1;
+	struct mapping *in =
+		mapping_at(unwind->first_mapping, unwind->mappings, ip, &seen->mapping);
 	if (!in && unwind->mappings && !leaf) {
 		unwind->end = ENDS_OUTSIDE_CODE;
 		return 2;
 	}
 	unwind->leaf_unknown |= !in && unwind->mappings;
-	u64 row = in ? row_at(in, ip - in->base) : (u64)RULE_NONE << 56;
+	u64 row = in ? row_at(in, ip - in->base, &seen->row) : (u64)RULE_NONE << 56;
 	u32 rule = row >> 56;
 	s64 offset = (s16)(row >> 32) * 8;
 	s64 saved_bp = (s8)(row >> 48) * 8;

@@ -32,6 +32,16 @@ struct java_frames {
 	u64 at[MAX_JAVA_FRAMES];
 };
 
+// A part of the user's stack, which is read ahead: a read costs more than the words. It does not
+// cross pages, so that it fails only if the word that is wanted is not there.
+#define WINDOW_WORDS 64
+#define WINDOW_BEFORE 8 // words below the one that is wanted
+struct window {
+	u64 start;
+	u64 len; // in bytes; 0: nothing was read
+	u64 words[WINDOW_WORDS];
+};
+
 struct unwind {
 	struct registers at;
 	u32 first_mapping, mappings;
@@ -44,6 +54,7 @@ struct unwind {
 	u64 java_leaf; // of a frame before that one: as in `java_frames`; 0 for none
 	struct java_frames java;
 	struct words_read read;
+	struct window window;
 };
 
 // What the recorder should look at.
@@ -71,12 +82,39 @@ static __always_inline bool read_user(u64 *to, u64 from)
 	return bpf_probe_read_user(to, 8, (void *)from) == 0;
 }
 
+// Reads a word of the stack.
+static __always_inline bool read_word(struct window *window, u64 *to, u64 from)
+{
+	if (from & 7)
+		return read_user(to, from);
+	u64 offset = from - window->start;
+	if (offset >= window->len) {
+		u64 page = from & ~(u64)(PAGE_BYTES - 1), start = from - WINDOW_BEFORE * 8;
+		if (start < page)
+			start = page;
+		u64 len = page + PAGE_BYTES - start;
+		if (len > sizeof(window->words))
+			len = sizeof(window->words);
+		barrier_var(len); // the verifier of Linux 6.1 only believes a check of this very number
+		if (len > sizeof(window->words))
+			return false;
+		window->len = 0;
+		if (bpf_probe_read_user(window->words, len, (void *)start))
+			return false;
+		window->start = start;
+		window->len = len;
+		offset = from - start;
+	}
+	*to = window->words[offset >> 3 & (WINDOW_WORDS - 1)];
+	return true;
+}
+
 // Reads a word of the stack and notes it.
 static __always_inline bool read_stack(struct unwind *unwind, u64 *to, u64 from, u64 is_return)
 {
 	struct words_read *read = &unwind->read;
 	u64 value, offset = from - read->from;
-	if (!read_user(&value, from))
+	if (!read_word(&unwind->window, &value, from))
 		return false;
 	u32 count = read->count;
 	if (count < MAX_WORDS_READ && !(offset & 7) && offset >> 3 <= 0xffff) {

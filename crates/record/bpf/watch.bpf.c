@@ -1,6 +1,9 @@
 // Watches the waits of some threads for the always-on recorder: writes a record for each that is
 // longer than a threshold. An object of its own: it is loaded only if such triggers are configured,
-// and then costs a comparison per switch, whatever the recorder records with.
+// whatever the recorder records with.
+//
+// Whether a thread is watched is only looked at once it has waited for long. A switch costs two
+// times: that of who leaves is noted, and that of who comes on is compared.
 
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -58,6 +61,17 @@ struct pt_regs {
 	unsigned long orig_ax;
 };
 
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
 #pragma clang attribute pop
 
 #define PF_KTHREAD 0x00200000
@@ -88,21 +102,29 @@ struct watch {
 	u64 held; // hits without a record
 };
 
-// A watched thread.
+// What a thread did last.
 struct thread {
+	u64 id; // see `id_of`; 0: nobody's
 	u64 left_ns; // it waits since; 0: it does not
 	u64 back_ns; // it is back from its wait for events since; 0: it never was
-	u32 watches; // a bit for each
-	u32 flags;
-	u32 pid, syscall;
+	u32 flags; // of its last wait
+	u32 unused;
 };
 
-// Flags of a thread.
+// Flags of a wait.
 #define WAITS_FOR_EVENTS 1
 #define IDLE 2
 
+// Those of a set are in two cache lines.
+#define THREADS_OF_SET 4
+#define SETS 4096
+
+struct set {
+	struct thread threads[THREADS_OF_SET];
+};
+
 struct hit {
-	u32 watch, tid, pid, syscall;
+	u32 watch, tid, pid, unused;
 	u64 from_ns, to_ns, held;
 };
 
@@ -114,19 +136,22 @@ struct {
 } watches SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SETS);
 	__type(key, u32);
-	__type(value, struct thread);
-} threads SEC(".maps");
+	__type(value, struct set);
+} sets SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 65536);
 } hits SEC(".maps");
 
-// How many watches there are; set before the program is loaded.
+// Set before the programs are loaded: how many watches there are, and the lowest threshold of those
+// about waits, and of those about event loops.
 volatile const u32 watch_count;
+volatile const u64 shortest_wait_ns = ~0ull;
+volatile const u64 shortest_away_ns = ~0ull;
 
 static __always_inline bool same(const char *a, const char *b)
 {
@@ -198,11 +223,47 @@ static __always_inline u32 flags_of(u64 syscall)
 	return 0;
 }
 
-static __always_inline void hit(u32 number, u32 tid, struct thread *thread, u64 from, u64 to)
+static __always_inline u64 id_of(struct task_struct *task)
 {
-	struct watch *watch = bpf_map_lookup_elem(&watches, &number);
-	if (!watch)
-		return;
+	return (u64)task->tgid << 32 | (u32)task->pid;
+}
+
+// What is known of a thread. With `take`, it may take the place of another thread of its set, whose
+// wait is then forgotten.
+static __always_inline struct thread *find(u64 id, bool take)
+{
+	u32 key = (u32)id & (SETS - 1);
+	struct set *set = bpf_map_lookup_elem(&sets, &key);
+	if (!set)
+		return 0;
+	struct thread *other = &set->threads[(u32)id / SETS & (THREADS_OF_SET - 1)];
+	for (u32 i = 0; i < THREADS_OF_SET; i++) {
+		struct thread *thread = &set->threads[i];
+		if (thread->id == id)
+			return thread;
+		if (!thread->id)
+			other = thread;
+	}
+	u64 before = other->id;
+	// Another CPU may take it at this instant.
+	if (!take || __sync_val_compare_and_swap(&other->id, before, id) != before)
+		return 0;
+	other->left_ns = 0;
+	other->back_ns = 0;
+	return other;
+}
+
+// Since when a thread has been doing what a watch is about; 0 if it is not.
+static __always_inline u64 since(struct watch *watch, u64 left, u64 back, u32 flags)
+{
+	if (watch->flags & LOOPS)
+		// In its wait for events, it is where it should be.
+		return left && flags & WAITS_FOR_EVENTS ? 0 : back;
+	return flags & IDLE && !(watch->flags & IDLE_WAITS) ? 0 : left;
+}
+
+static __always_inline void hit(u32 number, struct watch *watch, u64 id, u64 from, u64 to)
+{
 	if (to - watch->last_ns < MIN_BETWEEN_NS) {
 		watch->held++;
 		return;
@@ -213,9 +274,9 @@ static __always_inline void hit(u32 number, u32 tid, struct thread *thread, u64 
 		return;
 	}
 	hit->watch = number;
-	hit->tid = tid;
-	hit->pid = thread->pid;
-	hit->syscall = thread->syscall;
+	hit->tid = (u32)id;
+	hit->pid = id >> 32;
+	hit->unused = 0;
 	hit->from_ns = from;
 	hit->to_ns = to;
 	hit->held = watch->held;
@@ -224,69 +285,50 @@ static __always_inline void hit(u32 number, u32 tid, struct thread *thread, u64 
 	bpf_ringbuf_submit(hit, BPF_RB_FORCE_WAKEUP);
 }
 
-static __always_inline void left(struct task_struct *task, u64 now)
+// A wait, or the time away from an event loop, has ended, and may be long enough for a watch.
+static __always_inline void ended(struct task_struct *task, u64 id, u32 loops, u64 left, u64 back,
+				  u32 flags, u64 now)
 {
-	u32 tid = task->pid, mask = 0;
 	for (u32 i = 0; i < MAX_WATCHES; i++) {
 		u32 number = i;
 		if (i >= watch_count)
 			break;
 		struct watch *watch = bpf_map_lookup_elem(&watches, &number);
-		if (watch && is_about(watch, task))
-			mask |= 1u << i;
+		if (!watch || (watch->flags & LOOPS) != loops)
+			continue;
+		u64 from = since(watch, left, back, flags);
+		if (from && now - from >= watch->threshold_ns && is_about(watch, task))
+			hit(i, watch, id, from, now);
 	}
-	struct thread *known = bpf_map_lookup_elem(&threads, &tid);
-	if (!mask) {
-		// It has another name, user or group now, or its id was another's.
-		if (known)
-			bpf_map_delete_elem(&threads, &tid);
+}
+
+static __always_inline void left(struct task_struct *task, u64 now)
+{
+	u64 id = id_of(task);
+	struct thread *thread = find(id, true);
+	if (!thread)
 		return;
-	}
-	struct thread thread = { .left_ns = now, .watches = mask, .pid = task->tgid };
-	thread.syscall = -1;
-	if (!(task->flags & PF_KTHREAD)) {
-		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-		u64 syscall = regs->orig_ax;
-		thread.syscall = syscall;
-		thread.flags = flags_of(syscall);
-	}
-	if (known && known->pid == thread.pid) {
-		thread.back_ns = known->back_ns;
-		if (thread.flags & WAITS_FOR_EVENTS && known->back_ns) {
-			u64 away = now - known->back_ns;
-			for (u32 i = 0; i < MAX_WATCHES; i++) {
-				u32 number = i;
-				struct watch *watch = bpf_map_lookup_elem(&watches, &number);
-				if (watch && mask & 1u << i && watch->flags & LOOPS &&
-				    away >= watch->threshold_ns)
-					hit(i, tid, &thread, known->back_ns, now);
-			}
-		}
-	}
-	// Nobody else writes to a thread that is on its CPU.
-	if (known)
-		*known = thread;
-	else
-		bpf_map_update_elem(&threads, &tid, &thread, BPF_ANY);
+	u32 flags = 0;
+	if (!(task->flags & PF_KTHREAD))
+		flags = flags_of(((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax);
+	u64 back = thread->back_ns;
+	if (back && flags & WAITS_FOR_EVENTS && now - back >= shortest_away_ns)
+		ended(task, id, LOOPS, 0, back, flags, now);
+	thread->flags = flags;
+	thread->left_ns = now;
 }
 
 static __always_inline void came(struct task_struct *task, u64 now)
 {
-	u32 tid = task->pid;
-	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	u64 id = id_of(task);
+	struct thread *thread = find(id, false);
 	if (!thread || !thread->left_ns)
 		return;
-	u64 from = thread->left_ns, waited = now - from;
-	for (u32 i = 0; i < MAX_WATCHES; i++) {
-		u32 number = i;
-		if (!(thread->watches & 1u << i))
-			continue;
-		struct watch *watch = bpf_map_lookup_elem(&watches, &number);
-		if (watch && !(watch->flags & LOOPS) && waited >= watch->threshold_ns &&
-		    (!(thread->flags & IDLE) || watch->flags & IDLE_WAITS))
-			hit(i, tid, thread, from, now);
-	}
-	if (thread->flags & WAITS_FOR_EVENTS)
+	u64 left = thread->left_ns;
+	u32 flags = thread->flags;
+	if (now - left >= shortest_wait_ns)
+		ended(task, id, 0, left, 0, flags, now);
+	if (flags & WAITS_FOR_EVENTS)
 		thread->back_ns = now;
 	thread->left_ns = 0;
 }
@@ -295,12 +337,53 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_watched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	u64 now = bpf_ktime_get_ns();
-	u32 state = prev->__state, tid = prev->pid;
-	if (state & DEAD)
-		bpf_map_delete_elem(&threads, &tid);
-	else if (!preempt && state && tid)
+	u32 state = prev->__state;
+	if (state & DEAD) {
+		struct thread *thread = find(id_of(prev), false);
+		if (thread)
+			thread->id = 0;
+	} else if (!preempt && state && prev->pid) {
 		left(prev, now);
+	}
 	if (next->pid)
 		came(next, now);
+	return 0;
+}
+
+// Another program has another event loop.
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_watched_exec, struct task_struct *task)
+{
+	struct thread *thread = find(id_of(task), false);
+	if (thread)
+		thread->back_ns = 0;
+	return 0;
+}
+
+// Lists what has not ended, and is long enough already.
+SEC("iter/task")
+int on_each_thread(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	if (!task)
+		return 0;
+	u64 id = id_of(task), now = bpf_ktime_get_ns();
+	struct thread *thread = find(id, false);
+	if (!thread)
+		return 0;
+	u64 left = thread->left_ns, back = thread->back_ns;
+	u32 flags = thread->flags;
+	for (u32 i = 0; i < MAX_WATCHES; i++) {
+		u32 number = i;
+		if (i >= watch_count)
+			break;
+		struct watch *watch = bpf_map_lookup_elem(&watches, &number);
+		u64 from = watch ? since(watch, left, back, flags) : 0;
+		// Another CPU may have ended it meanwhile, a little later than this.
+		if (!from || now < from || now - from < watch->threshold_ns || !is_about(watch, task))
+			continue;
+		struct hit hit = { i, (u32)id, id >> 32, 0, from, now, 0 };
+		bpf_seq_write(ctx->meta->seq, &hit, sizeof(hit));
+	}
 	return 0;
 }

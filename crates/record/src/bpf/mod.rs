@@ -13,6 +13,7 @@ mod refused;
 mod shared;
 mod sleepers;
 
+pub(crate) use parts::program;
 pub(crate) use shared::Shared;
 pub(crate) use sleepers::{Sleeper, unwind as unwind_sleepers};
 
@@ -30,7 +31,7 @@ use aya::programs::perf_event::{
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use hook::Hook;
-use parts::{map, maps, program};
+use parts::{map, maps};
 use refused::failed;
 use rustc_hash::FxHashMap;
 use shared::{TASK_SLOT_BYTES, TASK_SLOTS};

@@ -42,7 +42,7 @@ pub(super) fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
 }
 
 /// A program, by its name in C.
-pub(super) fn program<'a, P>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>
+pub(crate) fn program<'a, P>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut P, Error>
 where
     &'a mut P: TryFrom<&'a mut aya::programs::Program>,
 {

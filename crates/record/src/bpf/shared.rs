@@ -8,10 +8,12 @@ use unhitch_formats::ring::SleeperPart;
 use unhitch_formats::scripts::ScriptFile;
 
 /// `struct task_slot`: their number, at how many places that of a thread may be, and the length of
-/// one.
+/// one; the offsets of two of its numbers.
 pub(super) const TASK_SLOTS: usize = 1 << 16;
 const TASK_PLACES: u32 = 4;
-pub(super) const TASK_SLOT_BYTES: usize = 144;
+pub(super) const TASK_SLOT_BYTES: usize = 128;
+const SINCE_AT: usize = 8;
+const WOKEN_AT: usize = 16;
 
 /// Maps that are read at a save.
 pub(crate) struct Shared {
@@ -37,8 +39,9 @@ impl Shared {
         match self.slot_of(sleeper.tid) {
             None => sleeper.is_estimate,
             Some(slot) => {
-                let woken_ns = self.tasks.load(slot + 8);
-                !sleeper.is_estimate && self.tasks.load(slot) == sleeper.left_ns && woken_ns == 0
+                let woken_ns = self.tasks.load(slot + WOKEN_AT);
+                let since_ns = self.tasks.load(slot + SINCE_AT);
+                !sleeper.is_estimate && since_ns == sleeper.left_ns && woken_ns == 0
             }
         }
     }
@@ -49,6 +52,6 @@ impl Shared {
         let places = (0..TASK_PLACES).map(|nth| if nth == 0 { tid } else { spread + nth * 0x5555 });
         places
             .map(|place| (place as usize % TASK_SLOTS) * TASK_SLOT_BYTES)
-            .find(|&slot| self.tasks.load(slot + 32) as u32 == tid)
+            .find(|&slot| self.tasks.load(slot) as u32 == tid)
     }
 }

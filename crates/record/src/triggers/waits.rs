@@ -1,18 +1,19 @@
 //! Waits of watched threads: `bpf/watch.bpf.c` compares them with the thresholds in the kernel, and
-//! writes a record for each that is longer. A wait that does not end is found here: its thread is in
-//! a map of the programs.
+//! writes a record for each that is longer. Waits that do not end are listed by it, when asked.
 
 use super::group;
 use super::hit::{Hit, Reporter};
 use super::what::{Target, Watched};
+use crate::bpf::program;
 use crate::sys;
-use aya::maps::{Array, HashMap, MapData, RingBuf};
-use aya::programs::BtfTracePoint;
+use aya::maps::{Array, MapData, RingBuf};
+use aya::programs::{BtfTracePoint, Iter};
 use aya::{Btf, Ebpf, EbpfLoader};
 use rustc_hash::FxHashSet;
+use std::fmt::Display;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 use unhitch_model::{Time, units};
 
@@ -34,14 +35,17 @@ const BY_PID: u32 = 0x40;
 const BY_GROUP: u32 = 0x80;
 const BY_USER: u32 = 0x100;
 const BY_NOTHING: u32 = 0x200;
-const WAITS_FOR_EVENTS: u32 = 1;
-const IDLE: u32 = 2;
+/// What is attached to which tracepoint.
+const TRACEPOINTS: [(&str, &str); 2] =
+    [("on_watched_switch", "sched_switch"), ("on_watched_exec", "sched_process_exec")];
+/// Lists what goes on.
+const LISTER: &str = "on_each_thread";
+/// `struct hit`: its length.
+const RECORD_BYTES: usize = 40;
 
 /// `struct watch`: threshold, control group, user and process, flags, name, and two numbers of the
 /// program's own.
 type WatchWords = [u64; 8];
-/// `struct thread`: left, back, watches and flags, process and system call.
-type ThreadWords = [u64; 4];
 
 /// Watches for waits; `None` without anything to watch. Each has the number of its trigger, and
 /// whether it is about event loops.
@@ -72,6 +76,10 @@ struct Watch {
 }
 
 impl Watch {
+    fn threshold_ns(&self) -> u64 {
+        u64::try_from(self.watched.threshold.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     fn words(&self) -> Result<WatchWords, String> {
         let (mut group, mut user, mut pid, mut name) = (0, 0, 0, [0; 16]);
         let mut flags = match &self.watched.target {
@@ -107,9 +115,8 @@ impl Watch {
         let half = |from: usize| {
             name[from..from + 8].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
         };
-        let threshold = u64::try_from(self.watched.threshold.as_nanos()).unwrap_or(u64::MAX);
         let ids = u64::from(user) | u64::from(pid) << 32;
-        Ok([threshold, group, ids, u64::from(flags), half(0), half(8), 0, 0])
+        Ok([self.threshold_ns(), group, ids, u64::from(flags), half(0), half(8), 0, 0])
     }
 }
 
@@ -121,43 +128,45 @@ fn name_bytes(text: &str) -> [u8; 16] {
     name
 }
 
-/// The program at work.
+/// The programs at work.
 struct Watching {
     watches: Vec<Watch>,
-    /// Keeps the program attached.
-    _program: Ebpf,
+    /// Keeps the programs attached.
+    programs: Ebpf,
     hits: RingBuf<MapData>,
-    threads: HashMap<MapData, u32, ThreadWords>,
     /// What was reported already: by which watch, a thread, and since when.
     reported: FxHashSet<(usize, u32, u64)>,
 }
 
 impl Watching {
     fn start(watches: Vec<Watch>) -> Result<Self, String> {
-        let failed = |error: &dyn std::fmt::Display| {
-            format!("BPF cannot watch waits here: {}", error.to_string().replace('\n', " "))
+        let btf = Btf::from_sys_fs().map_err(failed)?;
+        let shortest = |loops: bool| {
+            let of_kind = watches.iter().filter(|watch| watch.loops == loops);
+            of_kind.map(Watch::threshold_ns).min().unwrap_or(u64::MAX)
         };
-        let btf = Btf::from_sys_fs().map_err(|error| failed(&error))?;
-        let mut program = EbpfLoader::new()
+        let mut programs = EbpfLoader::new()
             .btf(Some(&btf))
             .override_global("watch_count", &(watches.len() as u32), true)
+            .override_global("shortest_wait_ns", &shortest(false), true)
+            .override_global("shortest_away_ns", &shortest(true), true)
             .load(PROGRAM)
-            .map_err(|error| failed(&error))?;
-        let mut map = |name: &str| program.take_map(name).ok_or_else(|| failed(&name));
-        let (table, hits, threads) = (map("watches")?, map("hits")?, map("threads")?);
-        let mut table: Array<MapData, WatchWords> =
-            Array::try_from(table).map_err(|error| failed(&error))?;
+            .map_err(failed)?;
+        let mut map = |name: &str| programs.take_map(name).ok_or_else(|| failed(name));
+        let (table, hits) = (map("watches")?, map("hits")?);
+        let mut table: Array<MapData, WatchWords> = Array::try_from(table).map_err(failed)?;
         for (number, watch) in watches.iter().enumerate() {
-            table.set(number as u32, watch.words()?, 0).map_err(|error| failed(&error))?;
+            table.set(number as u32, watch.words()?, 0).map_err(failed)?;
         }
-        let hits = RingBuf::try_from(hits).map_err(|error| failed(&error))?;
-        let threads = HashMap::try_from(threads).map_err(|error| failed(&error))?;
-        let hook = program.program_mut("on_watched_switch").ok_or_else(|| failed(&"no program"))?;
-        let hook: &mut BtfTracePoint = hook.try_into().map_err(|error| failed(&error))?;
-        hook.load("sched_switch", &btf).map_err(|error| failed(&error))?;
-        hook.attach().map_err(|error| failed(&error))?;
-        let reported = FxHashSet::default();
-        Ok(Self { watches, _program: program, hits, threads, reported })
+        let hits = RingBuf::try_from(hits).map_err(failed)?;
+        let lister: &mut Iter = program(&mut programs, LISTER).map_err(failed)?;
+        lister.load("task", &btf).map_err(failed)?;
+        for (name, tracepoint) in TRACEPOINTS {
+            let hook: &mut BtfTracePoint = program(&mut programs, name).map_err(failed)?;
+            hook.load(tracepoint, &btf).map_err(failed)?;
+            hook.attach().map_err(failed)?;
+        }
+        Ok(Self { watches, programs, hits, reported: FxHashSet::default() })
     }
 
     fn run(&mut self, ended: &UnixStream, reporter: &Reporter) {
@@ -182,50 +191,34 @@ impl Watching {
         }
     }
 
-    /// Reports waits that go on and are long enough already.
+    /// Reports waits that go on and are long enough already. If they cannot be listed now, they are
+    /// the next time, or once they have ended.
     fn report_unended(&mut self, reporter: &Reporter) {
-        let now = sys::monotonic_now().nanos();
         if self.reported.len() > MAX_REPORTED {
             self.reported.clear();
         }
-        for (tid, words) in self.threads.iter().flatten() {
-            for (number, watch) in self.watches.iter().enumerate() {
-                let Some(record) = unended(number, watch, tid, &words, now) else { continue };
-                // One that was killed may still be in the map.
-                if !Path::new(&format!("/proc/{}/task/{tid}", record.pid)).exists() {
-                    continue;
-                }
-                if self.reported.insert((number, tid, record.from)) {
-                    reporter.report(watch.hit(&record, true));
-                }
+        let list = self.unended().unwrap_or_default();
+        for record in list.chunks_exact(RECORD_BYTES).filter_map(Record::read) {
+            let Some(watch) = self.watches.get(record.watch) else { continue };
+            if self.reported.insert((record.watch, record.tid, record.from)) {
+                reporter.report(watch.hit(&record, true));
             }
         }
     }
+
+    /// The records of waits that go on.
+    fn unended(&mut self) -> Result<Vec<u8>, String> {
+        let lister: &mut Iter = program(&mut self.programs, LISTER).map_err(failed)?;
+        let link = lister.attach().map_err(failed)?;
+        let link = lister.take_link(link).map_err(failed)?;
+        let mut list = Vec::new();
+        link.into_file().map_err(failed)?.read_to_end(&mut list).map_err(failed)?;
+        Ok(list)
+    }
 }
 
-/// What a thread is in the middle of, if that is long enough.
-fn unended(
-    number: usize,
-    watch: &Watch,
-    tid: u32,
-    words: &ThreadWords,
-    now: u64,
-) -> Option<Record> {
-    let [left, back, of, process] = *words;
-    let (mask, flags) = (of as u32, (of >> 32) as u32);
-    if mask >> number & 1 == 0 {
-        return None;
-    }
-    let from = match watch.loops {
-        // In its wait for events, it is where it should be.
-        true if flags & WAITS_FOR_EVENTS != 0 && left != 0 => return None,
-        true => back,
-        false if flags & IDLE != 0 && !watch.watched.idle_waits => return None,
-        false => left,
-    };
-    let long = u64::try_from(watch.watched.threshold.as_nanos()).unwrap_or(u64::MAX);
-    let record = Record { watch: number, tid, pid: process as u32, from, to: now, held: 0 };
-    (from != 0 && now.saturating_sub(from) >= long).then_some(record)
+fn failed(error: impl Display) -> String {
+    format!("BPF cannot watch waits here: {}", error.to_string().replace('\n', " "))
 }
 
 /// `struct hit`.
@@ -312,28 +305,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_goes_on_counts_once_it_is_long_enough() {
-        let (wait, stall) = (watch(false, Target::Anyone), watch(true, Target::Anyone));
-        let flags = |flags: u32| 1 | u64::from(flags) << 32;
-        let long = |watch: &Watch, words: ThreadWords| {
-            unended(0, watch, 9, &words, 1_000_000_000).map(|record| record.from)
-        };
-        let (left, back) = (700_000_000, 600_000_000);
-        assert_eq!(long(&wait, [left, back, flags(0), 8]), Some(left));
-        assert_eq!(long(&wait, [left + 150_000_000, back, flags(0), 8]), None);
-        assert_eq!(long(&wait, [left, back, flags(IDLE), 8]), None);
-        assert_eq!(long(&wait, [0, back, flags(0), 8]), None);
-        assert_eq!(long(&wait, [left, back, 2, 8]), None, "another watch's");
-        assert_eq!(long(&stall, [left, back, flags(0), 8]), Some(back));
-        assert_eq!(long(&stall, [0, back, flags(WAITS_FOR_EVENTS | IDLE), 8]), Some(back));
-        assert_eq!(long(&stall, [left, back, flags(WAITS_FOR_EVENTS | IDLE), 8]), None);
-        assert_eq!(long(&stall, [left, 0, flags(0), 8]), None, "it never waited for events");
-    }
-
-    #[test]
     fn a_record_that_is_cut_is_none() {
-        let bytes: Vec<u8> = (0..40).collect();
+        let bytes: Vec<u8> = (0..RECORD_BYTES as u8).collect();
         assert!(Record::read(&bytes).is_some_and(|record| record.tid == 0x0706_0504));
-        assert!((0..40).all(|len| Record::read(&bytes[..len]).is_none()));
+        assert!((0..RECORD_BYTES).all(|len| Record::read(&bytes[..len]).is_none()));
     }
 }
