@@ -147,6 +147,31 @@ static __always_inline void forget_old_places(struct task_slot *slot, u64 now)
 	slot->places_since = PLACES_PERIOD(now);
 }
 
+// Notes where a thread waits. Returns the number of the place; 0 if no stack was taken there. *Why a
+// function*: see `find_slot`.
+__noinline u32 note_place(struct task_slot *slot, u32 place, u64 now)
+{
+	if (!slot)
+		return 0;
+	forget_old_places(slot, now);
+	u32 number = number_of(slot->waits, place, slot->place, slot->known_place);
+	slot->place = place;
+	slot->known_place = number;
+	return number;
+}
+
+// Likewise, where it is woken from.
+__noinline u32 note_waker(struct task_slot *slot, u32 place, u64 now)
+{
+	if (!slot)
+		return 0;
+	forget_old_places(slot, now);
+	u32 number = number_of(slot->wakers, place, slot->waker_place, slot->known_waker);
+	slot->waker_place = place;
+	slot->known_waker = number;
+	return number;
+}
+
 #define PRIO_PERIOD(NOW) ((u16)((NOW) >> 28))
 
 // The ring overwrites what was written once, so that unusual ones are written again and again.
@@ -259,11 +284,8 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 		if (is_blocked) {
 			u64 context = address_of(ring, ctx);
 			u32 place = place_of(caller_of_schedule(context), prev, slot->python);
-			forget_old_places(slot, now);
-			known_place = number_of(slot->waits, place, slot->place, slot->known_place);
+			known_place = note_place(slot, place, now);
 			slot->context = context - (u64)prev->stack;
-			slot->place = place;
-			slot->known_place = known_place;
 			if (!(prev->flags & PF_KTHREAD))
 				slot->owner = lock_owner((void *)bpf_task_pt_regs(prev), false);
 		}
@@ -407,11 +429,7 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		slot->woken_ns = now;
 		struct task_slot *own = slot_of(current);
 		place = place_of(current, task, own ? own->python : 0);
-		forget_old_places(slot, now);
-		known_place =
-			number_of(slot->wakers, place, slot->waker_place, slot->known_waker);
-		slot->waker_place = place;
-		slot->known_waker = known_place;
+		known_place = note_waker(slot, place, now);
 		due |= is_due(in_all, known_place, now);
 		slot->waker_blocked_us = due ? 0 : in_all;
 		is_long |= blocked >= min_wait_ns;
