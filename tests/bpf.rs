@@ -432,8 +432,8 @@ fn live_remembered_stacks_are_those_that_unwinding_gives() {
     assert_eq!(number(11), 0, "{told}");
 }
 
-/// The verifier gives up after a million instructions. That of Linux 6.1 follows several times as many
-/// as newer ones: programs of which 6.18 followed 293,000 did not load there.
+/// The verifier gives up after a million instructions. That of Linux 6.1 follows more of them
+/// than newer ones: programs of which 6.18 followed 293,000 did not load there.
 #[test]
 fn live_the_programs_are_far_from_what_a_verifier_follows() {
     const MOST: u64 = 250_000;
