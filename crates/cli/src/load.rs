@@ -71,6 +71,15 @@ impl Reader {
         Ok(trace)
     }
 
+    /// Reads the newest part of a long recording: [`unhitch_formats::open_newest`]. `None` if that
+    /// fails: reading all of it then says why.
+    pub fn read_newest(&self, path: &Path) -> Option<Trace> {
+        let mut trace = unhitch_formats::open_newest(path).ok()??;
+        unhitch_analysis::repair(&mut trace);
+        self.name(&mut trace);
+        Some(trace)
+    }
+
     /// Reads a trace for people or for programs.
     pub fn read_for(&self, path: &Path, whom: For) -> anyhow::Result<Trace> {
         let trace = self.read(path)?;

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::Query;
 use unhitch_model::{Trace, visible_path};
@@ -29,10 +30,12 @@ pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
             visible_path(&args.path)
         );
     }
-    let reader = load::Reader::new(&args.reading);
+    let reader = Arc::new(load::Reader::new(&args.reading));
+    let of_newest = Arc::clone(&reader);
     let open = move |path: &Path| reader.read(path).map_err(|error| format!("{error:#}"));
     let tools = Tools {
         open: Box::new(open),
+        open_newest: Box::new(move |path: &Path| of_newest.read_newest(path)),
         listing: Box::new(listing),
         rules: load::rules(&args.rules)?,
         stored_verdicts: settings::rules_file(&args.rules).is_none(),

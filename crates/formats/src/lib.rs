@@ -66,7 +66,7 @@ use mapping::Content;
 use scope::Scope;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use unhitch_model::{Trace, Warnings};
+use unhitch_model::{Origin, Time, Trace, Warnings, Window};
 
 /// Reads the trace at `path`. Its content decides which format it has. Only containers come with
 /// function names.
@@ -114,6 +114,30 @@ fn open_ctf(metadata: &Path) -> Result<Trace, Error> {
 pub fn open_stacks(file: File) -> Result<Trace, Error> {
     let content = Content::of(file, Path::new("the trace"))?;
     read(content.bytes(), Scope::Stacks, &|part| content.release(part))
+}
+
+/// Minimum length of a file whose newest part is read first, bytes: a shorter one is read in half a
+/// second.
+const MIN_LEN: usize = 64 << 20;
+
+/// Reads the newest part of a long recording by BPF: all of it but the switches, wake-ups, samples and
+/// facts before [`Meta::newest_from`](unhitch_model::Meta::newest_from), which are most of a file.
+/// Threads, stacks and the origin of times are those of [`open`]. Checksums are not compared: that is
+/// left to [`open`]. `None` of any other file, and of one that is not worth it.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn open_newest(path: &Path) -> Result<Option<Trace>, Error> {
+    let content = Content::open(path)?;
+    let bytes = content.bytes();
+    if bytes.len() < MIN_LEN || !container::is_container(bytes) || !container::has_rings(bytes) {
+        return Ok(None);
+    }
+    let mut trace = read(bytes, Scope::Newest, &|part| content.release(part))?;
+    let Some(from) = trace.meta.newest_from else { return Ok(None) };
+    trace.meta.origin = Origin::At(trace.origin().min(trace.extent().start));
+    trace.spans.iter_mut().for_each(|span| span.window = span.window.intersect(Window::new(from, Time::MAX)));
+    Ok(Some(trace))
 }
 
 /// Reads the Windows trace at `path` and the other sessions of the same recording as one trace.

@@ -7,4 +7,6 @@ pub(crate) enum Scope {
     All,
     /// What [`open_stacks`](crate::open_stacks) promises.
     Stacks,
+    /// What [`open_newest`](crate::open_newest) promises.
+    Newest,
 }

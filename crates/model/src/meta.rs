@@ -3,7 +3,7 @@
 //! Readers set them. *Why capabilities*: analyses must not ask which file format a trace came from.
 //! They ask for the property that matters to them.
 
-use crate::{InputMarks, SaveReason};
+use crate::{InputMarks, SaveReason, Time};
 
 /// The kind of file that a trace was read from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -137,6 +137,8 @@ pub enum Origin {
     FirstEvent,
     /// The start of the first session of the trace, as in PerfView and WPA.
     SessionStart,
+    /// That of the whole trace, of which this is a part: [`Meta::newest_from`].
+    At(Time),
 }
 
 /// The longest time between two CPU samples that a file can claim, so that sums of them fit.
@@ -161,6 +163,8 @@ pub struct Meta {
     pub notes_facts: bool,
     /// What printed times are relative to.
     pub origin: Origin,
+    /// Only events from this time on were read, the newest part of a long recording.
+    pub newest_from: Option<Time>,
     /// Host name.
     pub host: String,
     /// Kernel release, or the Windows build.

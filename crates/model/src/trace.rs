@@ -247,6 +247,7 @@ impl Trace {
         match self.meta.origin {
             Origin::SessionStart => Time::ZERO,
             Origin::FirstEvent => self.extent().start,
+            Origin::At(time) => time,
         }
     }
 

@@ -17,6 +17,7 @@ mod page;
 mod params;
 #[cfg(target_os = "linux")]
 mod peer;
+mod questions;
 mod report;
 mod routes;
 mod tools;

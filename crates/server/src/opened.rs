@@ -1,18 +1,23 @@
 //! An opened trace: one thread owns the trace and everything computed from it, and a few more
 //! answer questions about it.
 //!
+//! Of a long recording, the newest part is read first ([`Tools::open_newest`]) and answers questions
+//! about lanes and tables until all of it is read. Threads have the same numbers in both, and times the
+//! same origin, so that a question may be answered by either.
+//!
 //! *Why a thread owns it:* an analysis borrows its trace, so both live on one stack for as long as
 //! there can be questions, which come to them as closures. *Why not the runtime's blocking
 //! threads:* when a trace is closed, all of its memory goes with its thread, and a question that
 //! panics breaks nothing else.
 
 use crate::loaded::Loaded;
+use crate::questions::{Questions, Turn};
 use crate::{Error, Tools};
 use serde_json::{Map, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
@@ -34,6 +39,8 @@ pub(crate) enum Stage {
     Reading,
     /// Its lanes are being built.
     Indexing,
+    /// Lanes and tables of its newest part answer; the rest is being read.
+    Newest,
     /// Lanes and tables answer; the search for stalls is running.
     Judging,
     /// Everything answers.
@@ -46,6 +53,7 @@ impl Stage {
         match self {
             Self::Reading => "reading",
             Self::Indexing => "indexing",
+            Self::Newest => "newest",
             Self::Judging => "judging",
             Self::Ready => "ready",
         }
@@ -83,11 +91,9 @@ impl Drop for CancelOnDrop {
     }
 }
 
-type Job = Box<dyn for<'a, 't> FnOnce(&'a Loaded<'t>) + Send>;
-
 /// A trace that is being read, or was.
 pub(crate) struct Opened {
-    jobs: Sender<Job>,
+    questions: Arc<Questions>,
     status: watch::Receiver<Status>,
     bytes: u64,
 }
@@ -100,7 +106,8 @@ impl Opened {
         tools: Arc<Tools>,
         clean: impl Fn(&str) -> String + Send + 'static,
     ) -> Result<Self, Error> {
-        let (jobs, queue) = channel();
+        let questions = Arc::new(Questions::default());
+        let asked = Arc::clone(&questions);
         let begin = Status {
             stage: Stage::Reading,
             failed: None,
@@ -111,7 +118,7 @@ impl Opened {
         let (progress, status) = watch::channel(begin);
         let owner = move || {
             let progress = AssertUnwindSafe(&progress);
-            let result = catch_unwind(AssertUnwindSafe(|| own(&path, &tools, &progress, queue)));
+            let result = catch_unwind(AssertUnwindSafe(|| own(&path, &tools, &progress, &asked)));
             let failed = match result {
                 Ok(Ok(())) => return,
                 Ok(Err(why)) => clean(&why),
@@ -123,7 +130,7 @@ impl Opened {
             .name("trace".to_owned())
             .spawn(owner)
             .map_err(Error::io("a thread"))?;
-        Ok(Self { jobs, status, bytes })
+        Ok(Self { questions, status, bytes })
     }
 
     /// Its status, with an estimate of the progress from 0 to 1.
@@ -136,6 +143,7 @@ impl Opened {
         let progress = match status.stage {
             Stage::Reading => 0.6 * part(reading),
             Stage::Indexing => 0.6 + 0.1 * part(reading / 4.0),
+            Stage::Newest => 0.7 * part(reading * 1.25),
             Stage::Judging => 0.7 + 0.3 * part(reading),
             Stage::Ready => 1.0,
         };
@@ -160,41 +168,85 @@ impl Opened {
         let cancel = Arc::new(Cancel::never());
         let _guard = CancelOnDrop(Arc::clone(&cancel));
         let (answer, answered) = oneshot::channel();
-        let job: Job = Box::new(move |loaded| {
+        self.questions.ask(Box::new(move |loaded| {
             // The question may be stale already: the page has scrolled on.
             let result =
                 cancel.check().map_err(Error::from).and_then(|()| question(loaded, &cancel));
             let _ = answer.send(result);
-        });
-        self.jobs.send(job).map_err(|_| Error::Broken)?;
+        }));
         answered.await.unwrap_or(Err(Error::Broken))
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.questions.turn(Turn::Closed);
     }
 }
 
 /// Reads a trace, answers questions about it, and closes it when no more can come.
 fn own(
-    path: &std::path::Path,
+    path: &Path,
     tools: &Tools,
     progress: &watch::Sender<Status>,
-    queue: Receiver<Job>,
+    questions: &Questions,
+) -> Result<(), String> {
+    thread::scope(|scope| {
+        let (begun, answers) = channel();
+        scope.spawn(move || {
+            // After a bug here, all of the trace still answers.
+            let newest = || answer_newest(path, tools, progress, questions, &begun);
+            let _ = catch_unwind(AssertUnwindSafe(newest));
+        });
+        // Until the newest part answers, or there is none.
+        let _ = answers.recv();
+        let result = answer(path, tools, progress, questions);
+        questions.turn(Turn::Closed);
+        result
+    })
+}
+
+/// Reads the newest part of a trace, and answers questions about it until all of it does.
+fn answer_newest(
+    path: &Path,
+    tools: &Tools,
+    progress: &watch::Sender<Status>,
+    questions: &Questions,
+    begun: &Sender<()>,
+) -> Option<()> {
+    let trace = (tools.open_newest)(path)?;
+    let analysis = Analysis::new(&trace, &tools.rules);
+    let loaded = Loaded::new(&trace, &analysis, tools).ok()?;
+    loaded.prepare();
+    progress.send_modify(|status| status.stage = Stage::Newest);
+    let _ = begun.send(());
+    thread::scope(|scope| start_workers(scope, questions, Turn::Newest, &loaded));
+    Some(())
+}
+
+/// Reads all of a trace, and answers questions about it.
+fn answer(
+    path: &Path,
+    tools: &Tools,
+    progress: &watch::Sender<Status>,
+    questions: &Questions,
 ) -> Result<(), String> {
     let trace = (tools.open)(path)?;
-    progress.send_modify(|status| (status.stage, status.since) = (Stage::Indexing, Instant::now()));
+    progress.send_modify(|status| {
+        if status.stage < Stage::Indexing {
+            (status.stage, status.since) = (Stage::Indexing, Instant::now());
+        }
+    });
     let analysis = Analysis::new(&trace, &tools.rules);
     let loaded = Loaded::new(&trace, &analysis, tools)?;
     loaded.prepare();
+    questions.turn(Turn::Whole);
     progress.send_modify(|status| {
         (status.stage, status.since, status.facts) =
             (Stage::Judging, Instant::now(), Some(loaded.facts()));
     });
-    let queue = Mutex::new(queue);
-    let workers = thread::available_parallelism()
-        .map_or(MIN_WORKERS, usize::from)
-        .clamp(MIN_WORKERS, MAX_WORKERS);
     thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| work(&queue, &loaded));
-        }
+        start_workers(scope, questions, Turn::Whole, &loaded);
         // A bug here must not close the trace: its lanes and tables are still useful.
         let first = catch_unwind(AssertUnwindSafe(|| loaded.judge()))
             .unwrap_or_else(|_| loaded.judge_failed());
@@ -205,12 +257,22 @@ fn own(
     Ok(())
 }
 
-/// Answers questions until no more can come.
-fn work(queue: &Mutex<Receiver<Job>>, loaded: &Loaded<'_>) {
-    loop {
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = next else { return };
-        // A panic prints its message to standard error, and the request gets an error.
-        let _ = catch_unwind(AssertUnwindSafe(|| job(loaded)));
+/// Answers questions on a few threads, as long as it is the turn of what was `loaded`.
+fn start_workers<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    questions: &'scope Questions,
+    turn: Turn,
+    loaded: &'scope Loaded<'_>,
+) {
+    let workers = thread::available_parallelism()
+        .map_or(MIN_WORKERS, usize::from)
+        .clamp(MIN_WORKERS, MAX_WORKERS);
+    for _ in 0..workers {
+        scope.spawn(move || {
+            while let Some(question) = questions.next(turn) {
+                // A panic prints its message to standard error, and the request gets an error.
+                let _ = catch_unwind(AssertUnwindSafe(|| question(loaded)));
+            }
+        });
     }
 }

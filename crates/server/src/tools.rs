@@ -7,6 +7,9 @@ use unhitch_model::Trace;
 
 /// Reads a trace and names its frames, or returns why it cannot.
 pub type Open = dyn Fn(&Path) -> Result<Trace, String> + Send + Sync;
+/// Reads the newest part of a long trace and names its frames. `None` if only all of it can be read, or
+/// that takes no longer.
+pub type OpenNewest = dyn Fn(&Path) -> Option<Trace> + Send + Sync;
 /// Lists the instructions of a function with their samples, like `unhitch hot --json`, or returns
 /// why it cannot.
 pub type Listing = dyn Fn(&Trace, &ListingQuestion<'_>) -> Result<Value, String> + Send + Sync;
@@ -15,6 +18,8 @@ pub type Listing = dyn Fn(&Trace, &ListingQuestion<'_>) -> Result<Value, String>
 pub struct Tools {
     /// Reads a trace.
     pub open: Box<Open>,
+    /// Reads the newest part of a trace first.
+    pub open_newest: Box<OpenNewest>,
     /// Lists a function's instructions.
     pub listing: Box<Listing>,
     /// What stacks mean.

@@ -1,9 +1,10 @@
 /** Data of the open trace that several views share: status, summary, stalls, tables, names. */
 import { computed, effect, signal } from "@preact/signals";
 import * as store from "../state/store";
+import { replacing } from "../state/url";
 import { type Range, range, type ThreadIx } from "../units";
 import { type ApiError, getJson, isAbort, tracePath } from "./client";
-import { asApiError, liveQuery, type QueryState } from "./query";
+import { asApiError, liveQuery, type QueryState, refetchAll } from "./query";
 import type {
   Curve,
   Lanes,
@@ -31,6 +32,29 @@ export const server = liveQuery<ServerInfo>(() => ({
 
 /** The server's progress with the open trace. */
 export const status = signal<QueryState<Status>>({ data: null, error: null, loading: false });
+
+/** Whether only the newest part of the trace is read so far, which lanes and tables are about. */
+export const isNewest = computed(() => status.value.data?.stage === "newest");
+/**
+ * The event that was open when the newest part began to answer. The address names it by its number
+ * in the whole trace.
+ */
+export const eventOfWhole = signal<store.EventKey | null>(null);
+/** Changes when all of the trace has been read, after its newest part: what is shown is asked anew. */
+export const reading = signal(0);
+
+effect(() => {
+  if (!isNewest.value) return;
+  const trace = store.trace.peek();
+  eventOfWhole.value = store.event.peek();
+  return () => {
+    if (store.trace.peek() !== trace) return;
+    // An event that was opened meanwhile has another number.
+    if (store.event.peek() !== eventOfWhole.peek()) replacing(() => (store.event.value = null));
+    reading.value = reading.peek() + 1;
+    refetchAll();
+  };
+});
 
 function lost(error: ApiError): void {
   const { data } = status.peek();

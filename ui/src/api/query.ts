@@ -30,6 +30,12 @@ export interface LiveQuery<T> {
   readonly stop: () => void;
 }
 
+const everything = signal(0);
+/** Sends all current requests again; the old answers stay until the new ones arrive. */
+export function refetchAll(): void {
+  everything.value += 1;
+}
+
 const NOTHING = { data: null, error: null, loading: false } as const;
 
 /**
@@ -44,7 +50,7 @@ export function liveQuery<T>(request: () => QueryRequest<T> | null): LiveQuery<T
   let subject: string | undefined;
 
   const stop = effect(() => {
-    const turn = round.value;
+    const turn = `${everything.value} ${round.value}`;
     const next = request();
     const nextKey = next === null ? null : `${turn} ${next.key}`;
     if (nextKey === key) return;

@@ -78,7 +78,7 @@ export interface FirstAnswer {
 }
 
 export interface Status {
-  stage: "unopened" | "reading" | "indexing" | "judging" | "ready" | "failed";
+  stage: "unopened" | "reading" | "indexing" | "newest" | "judging" | "ready" | "failed";
   progress: number;
   ready: { lanes: boolean; tables: boolean; stalls: boolean };
   error: string | null;

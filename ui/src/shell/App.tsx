@@ -12,6 +12,7 @@ import { replacing } from "../state/url";
 import { Tables } from "../table/Tables";
 import { Timeline } from "../timeline/Timeline";
 import { Traces } from "../traces/Traces";
+import { durationText } from "../units";
 import { Details } from "./Details";
 import { Header } from "./Header";
 import { Help } from "./Help";
@@ -93,6 +94,7 @@ function OneTrace() {
     <main class="page-main" aria-label="Trace">
       <Overview />
       <Gone />
+      <Newest />
       <SelectionBar />
       <Split
         upper={
@@ -128,6 +130,20 @@ function Gone() {
   );
 }
 
+/** Of a long recording, the newest part is shown while the rest is read. */
+function Newest() {
+  const { data } = status.value;
+  const whole = summary.value.data;
+  if (data?.stage !== "newest" || !whole) return null;
+  const shown = durationText(whole.duration_ns);
+  const all = durationText(whole.from + whole.duration_ns);
+  return (
+    <p class="gone" role="status">
+      The last {shown} of {all}. The rest is being read: {Math.round(data.progress * 100)} %
+    </p>
+  );
+}
+
 function Leave() {
   if (server.value.data?.single !== null) return null;
   return (
@@ -143,6 +159,7 @@ const STAGES: Readonly<Record<string, string>> = {
   unopened: "Opening",
   reading: "Reading the file",
   indexing: "Indexing switches and wake-ups",
+  newest: "Opening",
   judging: "Analysing the waits",
   ready: "Opening",
 };

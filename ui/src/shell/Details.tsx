@@ -1,7 +1,7 @@
 /** The details panel: one event of the trace, with its full stack. */
 import { useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
-import { rememberName } from "../api/data";
+import { eventOfWhole, isNewest, rememberName } from "../api/data";
 import { liveQuery } from "../api/query";
 import type { EventAnswer, Who } from "../api/types";
 import { whoText } from "../api/who";
@@ -21,6 +21,7 @@ function Open() {
         const trace = store.trace.value;
         const event = store.event.value;
         if (trace === null || event === null) return null;
+        if (isNewest.value && event === eventOfWhole.value) return null;
         return {
           key: `${trace} ${event.kind} ${event.index}`,
           subject: event.kind,

@@ -2,7 +2,7 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { type ApiError, getJson, isAbort, tracePath } from "../api/client";
-import { tables, threadName } from "../api/data";
+import { reading, tables, threadName } from "../api/data";
 import type { Members } from "../api/members";
 import { whereParams } from "../api/params";
 import { asApiError } from "../api/query";
@@ -115,7 +115,12 @@ export function watchTable(): () => void {
     const next =
       of === null
         ? ""
-        : JSON.stringify([store.trace.value, pageParams(of, tree.root(), 0, 0), of.graph]);
+        : JSON.stringify([
+            store.trace.value,
+            reading.value,
+            pageParams(of, tree.root(), 0, 0),
+            of.graph,
+          ]);
     if (next === key) return;
     key = next;
     reload();

@@ -71,7 +71,8 @@ const SUFFIXES: [&str; 11] = [
 /// A function's name without what the compiler or the kernel's symbol table appended to it. Other
 /// dots belong to the language: `sync.(*Mutex).Unlock`.
 pub(crate) fn base_name(function: &str) -> &str {
-    let name = function.split(" [").next().unwrap_or(function);
+    let end = find(function, " [").unwrap_or(function.len());
+    let name = function.get(..end).unwrap_or(function);
     let mut name = name.split('@').next().unwrap_or(name);
     while let Some((before, last)) = name.rsplit_once('.') {
         let is_suffix = SUFFIXES.contains(&last)
@@ -97,12 +98,21 @@ fn glob(parts: &[String], name: &str) -> bool {
     }
     let Some(mut rest) = name.strip_prefix(first.as_str()) else { return false };
     for part in middle {
-        match rest.find(part.as_str()) {
+        match find(rest, part) {
             Some(at) => rest = &rest[at + part.len()..],
             None => return false,
         }
     }
     rest.ends_with(last.as_str())
+}
+
+/// Where a part begins in a name. *Why not [`str::find`]*: what it prepares for long texts costs more
+/// than to look through a name.
+fn find(name: &str, part: &str) -> Option<usize> {
+    let Some(first) = part.as_bytes().first() else { return Some(0) };
+    let (name, part) = (name.as_bytes(), part.as_bytes());
+    let last = name.len().checked_sub(part.len())?;
+    (0..=last).find(|&at| name[at] == *first && name[at..at + part.len()] == *part)
 }
 
 #[cfg(test)]

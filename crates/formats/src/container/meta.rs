@@ -53,6 +53,11 @@ pub struct ContainerMeta {
 }
 
 impl ContainerMeta {
+    /// Whether the recorder ran in the kernel.
+    pub(super) fn is_by_bpf(&self) -> bool {
+        self.recorder["engine"].as_str() == Some("bpf")
+    }
+
     /// How the recorder recorded, and what it could not see, in words.
     pub(super) fn recorder_words(&self) -> String {
         let number = |name: &str| self.recorder[name].as_u64().filter(|number| *number > 0);

@@ -44,7 +44,7 @@ pub use marks::{Mark, MarkFile};
 pub(crate) use members::SCRIPTS;
 pub use meta::{ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, Holder, ProcessFacts, ThreadFacts};
 pub use notes::set_notes;
-pub(crate) use read::{is_container, read, unpack_etl};
+pub(crate) use read::{has_rings, is_container, read, unpack_etl};
 pub use save::{SaveFile, SuppressedHits, TriggerFacts};
 pub use symbols::SymbolFile;
 pub use verdict::{read_verdict, verdict_path};

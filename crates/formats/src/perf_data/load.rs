@@ -38,7 +38,7 @@ use crate::{
 };
 use rayon::prelude::*;
 use std::{borrow::Cow, mem};
-use unhitch_model::{Format, Meta, Threads, Trace, Warnings, linux::CLOCK_MONOTONIC, units};
+use unhitch_model::{Format, Meta, Origin, Threads, Time, Trace, Warnings, linux::CLOCK_MONOTONIC, units};
 
 /// Reads a whole file. `release` is called with each part of `bytes` that is no longer needed, or
 /// only seldom.
@@ -92,6 +92,12 @@ impl Parts<'_> {
         let mut trace = assemble(&about, &events, read, warnings, release);
         if let Some(mut rings) = rings {
             trace.meta.notes_facts = true;
+            if rings.since > 0 {
+                trace.meta.newest_from = Some(Time::from_nanos(rings.since));
+                let first = rings.covered.iter().map(|(first, _)| *first).min();
+                let first = Time::from_nanos(first.unwrap_or_default());
+                trace.meta.origin = Origin::At(trace.extent().start.min(first));
+            }
             coverage::add_gaps(&rings.gaps, &mut trace);
             trace.meta.clock_id = Some(CLOCK_MONOTONIC);
             let owned = |(kind, count): (&str, u64)| (kind.to_owned(), count);

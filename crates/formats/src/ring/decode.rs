@@ -32,6 +32,8 @@ pub(crate) struct Decoded<'a> {
     /// First and last time by CPU; an empty window where the CPU has none.
     pub(crate) covered: Vec<(u64, u64)>,
     pub(crate) gaps: Vec<Gap>,
+    /// Events before this were left out, if it is not 0: [`Scope::Newest`].
+    pub(crate) since: u64,
     /// Number of records by kind.
     pub(crate) counts: BTreeMap<&'static str, u64>,
     /// What became of stacks, which are no records of their own.
@@ -58,6 +60,8 @@ const MAX_LINES: usize = 64;
 /// Maximum length of all call chains: this many times that of the rings, or the second number of
 /// bytes if that is more. A record of 16 bytes names 2 KiB of stacks, which few others do.
 const MAX_CHAINS: (u64, u64) = (16, 64 << 20);
+/// How much of all rings [`Scope::Newest`] reads, bytes: two million switches and wake-ups.
+const NEWEST_LEN: u64 = 16 << 20;
 
 /// Decodes `rings.bin`, or the pieces of rings that were written instead. Damage goes to `warnings`.
 pub(crate) fn decode<'a>(parts: &[&'a [u8]], scope: Scope, warnings: &mut Warnings) -> Decoded<'a> {
@@ -86,6 +90,9 @@ pub(crate) fn decode<'a>(parts: &[&'a [u8]], scope: Scope, warnings: &mut Warnin
     let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
     let room = bytes.saturating_mul(MAX_CHAINS.0).max(MAX_CHAINS.1);
     let mut decoder = Decoder { room, ..Decoder::default() };
+    if scope == Scope::Newest {
+        decoder.out.since = walk::newest(&runs, NEWEST_LEN);
+    }
     decoder.gaps(&runs, &segments, warnings);
     decoder.stacks(&mut segments);
     decoder.earlier_waits(&segments);
@@ -95,14 +102,19 @@ pub(crate) fn decode<'a>(parts: &[&'a [u8]], scope: Scope, warnings: &mut Warnin
     asleep.into_iter().flat_map(sleepers::decode).for_each(|sleeper| decoder.sleeper(&sleeper));
     decoder.finish(warnings);
     let mut out = decoder.out;
+    let since = out.since;
+    segments.iter_mut().for_each(|segment| segment.leave_out_before(since));
     out.rows = segments.iter_mut().map(|of| std::mem::take(&mut of.rows)).collect();
     out.rows.push(decoder.unseen);
-    if scope == Scope::All {
+    if scope != Scope::Stacks {
         let replayed = |(run, of): (_, Segment<'_>)| {
             let Segment { switches, wakings, waker_stacks, .. } = of;
             ReplayRun { run, switches, wakings, waker_stacks }
         };
-        out.replay.runs = runs.into_iter().zip(segments).map(replayed).collect();
+        let read = runs.into_iter().zip(segments);
+        let read = read.filter(|(_, of)| of.covered.is_some_and(|(_, last)| last >= since));
+        out.replay.runs = read.map(replayed).collect();
+        out.replay.since = since;
     }
     out
 }
@@ -201,7 +213,7 @@ impl<'a> Decoder<'a> {
             first.entry(segment.cpu).and_modify(|first| *first = from.min(*first)).or_insert(from);
         }
         let covered = first.into_values().filter(|from| *from < u64::MAX);
-        self.covered_from = covered.max().unwrap_or_default();
+        self.covered_from = covered.max().unwrap_or_default().max(self.out.since);
         let from = self.covered_from;
         let waits = segments.iter().flat_map(|segment| &segment.waits);
         for &Taken { tid, time: since, at: until, stack, .. } in

@@ -25,6 +25,8 @@ pub(crate) struct Replay<'a> {
     /// By thread, in order of time.
     pub(super) priorities: FxHashMap<u32, Vec<Priority>>,
     pub(super) held: Held,
+    /// Those before this are left out.
+    pub(super) since: u64,
     /// How many waits and wake-ups have a stack of the same place, when all have been read.
     of_same_place: [AtomicU64; 2],
 }
@@ -179,8 +181,10 @@ impl Iterator for SwitchRows<'_, '_> {
 
     #[inline]
     fn next(&mut self) -> Option<Row<Switch>> {
+        let since = self.of.replay.since;
         let (time, prev, payload) = loop {
             match self.of.next(kind::SWITCH) {
+                Some(found) if found.0 < since => {}
                 Some(found) => break found,
                 None if self.of.enter().is_some() => {}
                 None => {
@@ -219,14 +223,37 @@ pub(crate) struct WakingRows<'r, 'a> {
     places: Known<Option<Kept>>,
 }
 
+impl WakingRows<'_, '_> {
+    /// The stack that was taken for the wake-up that was just read. A record may belong to the same
+    /// wake-up as one before it.
+    #[inline]
+    fn own_stack(&mut self) -> Option<WakerStack> {
+        let mut last = None;
+        while let Some((own, rest)) = self.of.waker_stacks.split_first()
+            && own.waking <= self.waking
+        {
+            last = Some(*own);
+            self.of.waker_stacks = rest;
+        }
+        last
+    }
+}
+
 impl Iterator for WakingRows<'_, '_> {
     type Item = Row<Waking>;
 
     #[inline]
     fn next(&mut self) -> Option<Row<Waking>> {
-        let (time, waker, payload) = loop {
+        let since = self.of.replay.since;
+        let (time, waker, payload, own) = loop {
             match self.of.next(kind::WAKING) {
-                Some(found) => break found,
+                Some((time, waker, payload)) => {
+                    let own = self.own_stack();
+                    self.waking += 1;
+                    if time >= since {
+                        break (time, waker, payload, own);
+                    }
+                }
                 None if self.of.enter().is_some() => self.waking = 0,
                 None => {
                     let count = std::mem::take(&mut self.of.of_same_place);
@@ -242,18 +269,10 @@ impl Iterator for WakingRows<'_, '_> {
             1 => WakeFlags::default().with(WakeFlags::HARDIRQ),
             _ => WakeFlags::default().with(WakeFlags::NEW),
         };
-        let mut chain = 0;
-        // A record may belong to the same wake-up as one before it.
-        while let Some((own, rest)) = self.of.waker_stacks.split_first()
-            && own.waking <= self.waking
-        {
-            chain = own.stack;
-            if own.by_thread {
-                flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
-            }
-            self.of.waker_stacks = rest;
+        if own.is_some_and(|own| own.by_thread) {
+            flags = WakeFlags::default().with(WakeFlags::SOFTIRQ);
         }
-        self.waking += 1;
+        let mut chain = own.map_or(0, |own| own.stack);
         let place = (payload >> layout::WAKING_PLACE_SHIFT & 7) as u8;
         if place != 0 && chain == 0 {
             let held_from = replay.held.from(time);

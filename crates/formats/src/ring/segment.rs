@@ -241,6 +241,12 @@ impl<'a> Segment<'a> {
         }
     }
 
+    /// Leaves out what happened before a time. Waits that began before it may have ended after it.
+    pub(super) fn leave_out_before(&mut self, since: u64) {
+        self.rows.samples.retain(|row| row.time >= since);
+        self.rows.facts.retain(|row| row.time >= since);
+    }
+
     /// Replaces the numbers of its references by others.
     pub(super) fn number_stacks(&mut self, numbers: &[u32]) {
         let number = |stack: &mut u32| *stack = numbers.get(*stack as usize).map_or(0, |n| *n);

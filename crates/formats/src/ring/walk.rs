@@ -25,6 +25,12 @@ impl<'a> Run<'a> {
         self.fragments.iter().map(|fragment| fragment.bytes.len() as u64).sum()
     }
 
+    /// When its blocks begin.
+    fn blocks_begin(&self) -> impl Iterator<Item = u64> {
+        let blocks = self.fragments.iter().filter(|of| of.offset == 0 && of.has_own_header());
+        blocks.map(|fragment| u64_at(fragment.bytes, 8))
+    }
+
     pub(super) fn walk(&self) -> Walk<'_, 'a> {
         Walk {
             fragments: self.fragments.iter(),
@@ -69,6 +75,14 @@ pub(super) fn runs(mut pieces: Vec<RingPiece<'_>>, streamed: bool) -> Vec<Run<'_
         end = Some((fragment.cpu, start.saturating_add(fragment.bytes.len() as u64)));
     }
     runs
+}
+
+/// When the newest `len` bytes of all rings begin; 0 if the rings are not longer.
+pub(super) fn newest(runs: &[Run<'_>], len: u64) -> u64 {
+    let mut begin: Vec<u64> = runs.iter().flat_map(Run::blocks_begin).collect();
+    begin.sort_unstable();
+    let blocks = usize::try_from(len / BLOCK_BYTES as u64).unwrap_or(usize::MAX);
+    begin.len().checked_sub(blocks).and_then(|older| begin.get(older)).copied().unwrap_or(0)
 }
 
 /// A record, when it was written, and which thread was on the CPU then.

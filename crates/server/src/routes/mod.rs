@@ -50,7 +50,7 @@ fn asks<R: Serialize + 'static>(
 
 /// All routes, behind the gate.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let (lanes, tables) = (Stage::Judging, Stage::Judging);
+    let (lanes, tables) = (Stage::Newest, Stage::Newest);
     let trace = Router::new()
         .route("/status", get(trace::status))
         .route("/summary", get(trace::summary))
@@ -63,7 +63,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/stack", asks(lanes, event::stack))
         .route("/stalls", get(stall::stalls))
         .route("/stall/{id}", get(stall::stall))
-        .route("/explain", asks(tables, stall::explain))
+        .route("/explain", asks(Stage::Judging, stall::explain))
         .route("/tables", get(table::tables))
         .route("/table", asks(tables, table::table))
         .route("/members", asks(tables, members::members))

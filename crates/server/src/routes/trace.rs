@@ -23,7 +23,7 @@ pub(super) async fn status(
 ) -> Result<Json<Value>, Error> {
     let (status, progress) = app.opened(&name)?.status();
     let gone = app.folder.find(&name).is_err();
-    let ready = status.failed.is_none() && status.stage >= Stage::Judging;
+    let ready = status.failed.is_none() && status.stage >= Stage::Newest;
     let hint = status.failed.as_ref().map_or("", |_| crate::trace_folder::DAMAGED);
     Ok(Json(json!({
         "stage": if status.failed.is_some() { "failed" } else { status.stage.word() },
@@ -41,7 +41,7 @@ pub(super) async fn summary(
     Path(name): Path<String>,
 ) -> Result<Response, Error> {
     let (shown, shared) = (name.clone(), Arc::clone(&app));
-    app.json(&name, Stage::Judging, move |loaded, _| {
+    app.json(&name, Stage::Newest, move |loaded, _| {
         let mut summary = serde_json::to_value(Info::new(loaded.trace)).map_err(|_| Error::Broken)?;
         let (meta, window) = (&loaded.trace.meta, loaded.window());
         let spans = loaded.trace.spans.iter();

@@ -66,7 +66,7 @@ pub(super) async fn view(
 ) -> Result<Response, Error> {
     let bytes = app
         .opened(&name)?
-        .ask(Stage::Judging, move |loaded, cancel| {
+        .ask(Stage::Newest, move |loaded, cancel| {
             let screen = screen(loaded, &params)?;
             let words: Vec<&str> = params
                 .get("lanes")

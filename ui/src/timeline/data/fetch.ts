@@ -4,7 +4,7 @@
  */
 import { effect, untracked } from "@preact/signals";
 import { getBytes, getJson, type Params, tracePath } from "../../api/client";
-import { status } from "../../api/data";
+import { reading, status } from "../../api/data";
 import { selectionParams } from "../../api/params";
 import type { Curve, Lanes, Series } from "../../api/types";
 import * as store from "../../state/store";
@@ -157,21 +157,32 @@ const marksFetcher = new Fetcher<string>(
 );
 
 const fetchers = [viewFetcher, curveFetcher, tracksFetcher, lanesFetcher, marksFetcher];
+/** What the server had read when it answered. */
+let heldReading = 0;
 /** The model's trace. A timeline that is unmounted and mounted again finds its data still there. */
 let held: string | null = null;
 
-function forgetTrace(): void {
-  const trace = store.trace.peek();
-  if (trace === held) return;
-  held = trace;
+/** Forgets what was fetched of the trace; its lanes stay in order until they are fetched again. */
+function forgetData(): void {
   for (const fetcher of fetchers) fetcher.stop();
   lanesFor = "";
-  sortedFor = null;
   marksFor = "";
   model.views.clear();
   model.viewsVersion.value = model.viewsVersion.peek() + 1;
   model.curve.value = null;
   model.tracks.value = new Map();
+}
+
+function forgetTrace(): void {
+  const trace = store.trace.peek();
+  if (reading.peek() !== heldReading) {
+    heldReading = reading.peek();
+    forgetData();
+  }
+  if (trace === held) return;
+  held = trace;
+  forgetData();
+  sortedFor = null;
   model.lanes.value = model.NO_LANES;
   model.recordedMarks.value = { marks: [], losses: [] };
   model.focus.value = null;
@@ -189,11 +200,11 @@ function forgetTrace(): void {
 export function start(): () => void {
   const ends = [
     effect(() => {
-      void store.trace.value;
+      void [store.trace.value, reading.value];
       untracked(forgetTrace);
     }),
     effect(() => {
-      void [store.trace.value, store.selection.value, store.stall.value, ready()];
+      void [store.trace.value, store.selection.value, store.stall.value, ready(), reading.value];
       void model.resort.value;
       untracked(() => {
         lanesFetcher.update();
@@ -207,6 +218,7 @@ export function start(): () => void {
         store.window.value,
         model.canvasGeometry.value,
         ready(),
+        reading.value,
       ];
       untracked(() => curveFetcher.update());
     }),
@@ -217,6 +229,7 @@ export function start(): () => void {
         store.window.value,
         model.canvasGeometry.value,
         trackNames.value,
+        reading.value,
       ];
       untracked(() => tracksFetcher.update());
     }),
@@ -229,6 +242,7 @@ export function start(): () => void {
         model.rowLayout.value,
         model.scroll.value,
         ready(),
+        reading.value,
       ];
       untracked(() => viewFetcher.update());
     }),
