@@ -7,6 +7,7 @@ import { Diff } from "../diff/Diff";
 import { ErrorMessage } from "../parts/ErrorMessage";
 import { MenuHost } from "../parts/MenuHost";
 import { Stacks } from "../stacks/Stacks";
+import { openWithStart } from "../startView";
 import * as store from "../state/store";
 import { replacing } from "../state/url";
 import { Tables } from "../table/Tables";
@@ -26,8 +27,11 @@ import "./commands";
 export function App() {
   const single = server.value.data?.single ?? null;
   useEffect(() => {
-    if (single !== null && store.trace.value === null)
-      replacing(() => (store.trace.value = single));
+    if (single === null || store.trace.value !== null) return;
+    replacing(() => {
+      if (location.search === "") openWithStart(single);
+      else store.trace.value = single;
+    });
   }, [single]);
   return (
     <>

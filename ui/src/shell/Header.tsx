@@ -2,8 +2,9 @@
 
 import { isShown, server, summary } from "../api/data";
 import { chordText, run } from "../commands";
+import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
-import { theme } from "../state/theme";
+import { start, theme } from "../state/theme";
 import { durationText, plural } from "../units";
 import { SearchBox } from "./SearchBox";
 
@@ -33,6 +34,7 @@ export function Header() {
           <TraceName name={open} />
           <NotesButton />
           <Tabs />
+          <StartButton />
           <SearchBox />
         </>
       )}
@@ -111,6 +113,10 @@ function Tabs() {
       class="tabs"
       role="tablist"
       aria-label="Views"
+      onContextMenu={(event) => {
+        event.preventDefault();
+        openStartMenu({ x: event.clientX, y: event.clientY });
+      }}
       onKeyDown={(event) => {
         const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
         if (step === 0) return;
@@ -145,4 +151,32 @@ function Tabs() {
       })}
     </div>
   );
+}
+
+/** Offers the view that traces open with. */
+function StartButton() {
+  return (
+    <button
+      type="button"
+      class="btn quiet tabs-menu"
+      aria-haspopup="menu"
+      aria-label="Start view"
+      title="What traces open with"
+      onClick={(event) => openStartMenu(event.currentTarget)}
+    >
+      ▾
+    </button>
+  );
+}
+
+function openStartMenu(at: Element | { x: number; y: number }): void {
+  const items = [
+    { title: "Open traces with this view", run: () => void run("view.start") },
+    {
+      title: "Open traces on their answer",
+      disabled: start.peek() === "",
+      run: () => void run("view.start-answer"),
+    },
+  ];
+  openMenu("Start view", items, at);
 }

@@ -3,8 +3,9 @@
 import { server, summary } from "../api/data";
 import { register } from "../commands";
 import { copy } from "../copy";
+import { keepAsStart, startOnAnswer } from "../startView";
 import * as store from "../state/store";
-import { density, theme } from "../state/theme";
+import { density, start, theme } from "../state/theme";
 import { helpOpen, notesOpen, paletteOpen, searchFocus } from "./panels";
 
 const inTrace = () => store.trace.value !== null;
@@ -83,6 +84,20 @@ register(
       const next = { split: "view", view: "timeline", timeline: "split" } as const;
       store.layout.value = next[store.layout.value];
     },
+  },
+  {
+    id: "view.start",
+    group: "View",
+    title: "Open traces with this view",
+    when: inTrace,
+    run: keepAsStart,
+  },
+  {
+    id: "view.start-answer",
+    group: "View",
+    title: "Open traces on their answer",
+    when: () => start.value !== "",
+    run: startOnAnswer,
   },
   {
     id: "view.theme",

@@ -175,6 +175,8 @@ export const hovered = signal<{ thread: ThreadIx | null; process: ProcessIx | nu
 });
 /** Not in the URL: a lane to show on the timeline, e.g. after a click on a link of the answer. */
 export const reveal = signal<{ lane: string; at: Ns } | null>(null);
+/** Not in the URL: the table of the start view, until it is known whether it can be shown. */
+export const unchecked = signal<TableState | null>(null);
 /** Not in the URL: what the view cannot show for lack of data. */
 export const viewCaveats = signal<readonly string[]>([]);
 /** Not in the URL: the text of the live region, for screen readers. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { processIx, range, threadIx } from "../units";
-import { changedParams, parse, type UrlState, write } from "./url";
+import { changedParams, ofAnyTrace, parse, type UrlState, write } from "./url";
 
 const USUAL = parse("");
 
@@ -78,4 +78,21 @@ test("invalid values are ignored", () => {
 test("what a change is about are the parameters that differ", () => {
   expect(changedParams("?trace=a&window=1-2", "?trace=a&window=3-4&stall=1")).toBe("stall window");
   expect(changedParams("?a=1", "?a=1")).toBe("");
+});
+
+test("a view for any trace has nothing of the trace that it was made from", () => {
+  const kept =
+    "?view=tables&layout=view&tracks=queue-over-time&preset=waits&table=switches&by=thread" +
+    "&show=count&graph=sum%3Awaited&where=waited+%3E+5ms&sort=count%3Aasc&over=time" +
+    "&of=sample&form=icicle&count=module&idle=1";
+  const ofOneTrace =
+    "&trace=a.hitch&stall=3&hop=1&window=1-2&marks=7&pins=t12&hide=p3&range=1-2&thread=4&swept=2" +
+    "&process=7&stack=read&search=a&event=switch-4&root=main&function=f&scope=chain&filter=tid+%3D+7" +
+    "&before=a&after=b";
+  expect(ofAnyTrace(parse(kept + ofOneTrace))).toEqual(parse(kept));
+});
+
+test("a view for any trace can be made of anything", () => {
+  for (const text of ["", "?", "null", '{"view":"tables"}', "?view=__proto__&layout=%ff&sort=%00"])
+    expect(write(ofAnyTrace(parse(text)))).toBe(text.includes("sort") ? "?sort=%00" : "");
 });

@@ -186,6 +186,13 @@ export function parse(text: string): UrlState {
   };
 }
 
+/** The state without what belongs to one trace: a view that any trace can be opened with. */
+export function ofAnyTrace({ view, layout, tracks, table, stacks }: UrlState): UrlState {
+  const usual = parse("");
+  const { of, form, by, idle } = stacks;
+  return { ...usual, view, layout, tracks, table, stacks: { ...usual.stacks, of, form, by, idle } };
+}
+
 /** The store's current state. Subscribes the caller to all of its signals. */
 export function current(): UrlState {
   return {
@@ -209,7 +216,7 @@ export function current(): UrlState {
   };
 }
 
-function restore(state: UrlState): void {
+export function restore(state: UrlState): void {
   batch(() => {
     store.trace.value = state.trace;
     store.diff.value = state.diff;

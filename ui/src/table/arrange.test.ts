@@ -141,3 +141,15 @@ test("threads that are compared are the first groups, unless the user chose othe
   expect(by({ by: ["reason"] })).toEqual(["reason"]);
   expect(by({ by: ["none"] })).toEqual([]);
 });
+
+test("an aggregate that a column does not have is dropped, also as the order", () => {
+  const of = arranged({ by: ["thread"], show: ["sum:reason", "avg:tid", "max:tid"] });
+  expect(of.show).toEqual(["max:tid"]);
+  expect(arranged({ by: ["thread"], sort: "sum:reason:desc" }).sort).toBe("");
+});
+
+test("the order by a column of single rows becomes that by its aggregate in groups", () => {
+  expect(arranged({ by: ["thread"], sort: "waited:desc" }).sort).toBe("sum:waited:desc");
+  expect(arranged({ by: ["thread"], sort: "thread:asc" }).sort).toBe("thread:asc");
+  expect(arranged({ by: ["thread"], sort: "reason:asc" }).sort).toBe("");
+});

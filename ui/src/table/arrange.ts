@@ -82,10 +82,7 @@ export function resolve(
     ) ?? tables.tables.find((table) => table.table === preset?.table);
   if (!info) return null;
   const ofPreset = preset?.table === info.table ? preset : undefined;
-  const known = (text: string) => {
-    const { aggregate, column } = spec(text);
-    return aggregate === "count" || columnOf(info, column) !== undefined;
-  };
+  const known = (text: string) => isKnown(info, text);
   const usual = ofPreset?.by ?? info.by;
   const wantedBy =
     state.by.length > 0 ? state.by : usual.length > 0 ? [...new Set([...first, ...usual])] : usual;
@@ -117,7 +114,7 @@ export function resolve(
   const sort =
     state.sort === "" ? (ofPreset && state.by.length === 0 ? ofPreset.sort : "") : state.sort;
   const overTime = state.over === "" ? (ofPreset?.over_time ?? false) : state.over === "time";
-  return { info, by, show, graph, sort: fitSort(sort, grouped, info), overTime };
+  return { info, by, show, graph, sort: fitSort(sort, by, info), overTime };
 }
 
 /** What is drawn over time: a sum, or the number of rows. */
@@ -131,13 +128,20 @@ export function measureOf(of: Arrangement): string {
 }
 
 /** The sort order in the form for groups or single rows; empty for the table's own. */
-function fitSort(sort: string, grouped: boolean, info: TableInfo): string {
+function fitSort(sort: string, by: readonly string[], info: TableInfo): string {
   const { what, down } = order(sort);
-  if (what === "") return "";
-  const { aggregate, column } = spec(what);
-  if (aggregate !== "count" && !columnOf(info, column)) return "";
-  if (grouped) return `${what}:${down ? "desc" : "asc"}`;
-  return aggregate === "count" ? "" : `${column}:${down ? "desc" : "asc"}`;
+  if (what === "" || !isKnown(info, what)) return "";
+  const form = by.length === 0 ? asPlain(what) : by.includes(what) ? what : asAggregate(info, what);
+  return form === null ? "" : `${form}:${down ? "desc" : "asc"}`;
+}
+
+/** Whether the table has this column, with this aggregate if there is one. */
+function isKnown(info: TableInfo, text: string): boolean {
+  const { aggregate, column } = spec(text);
+  if (aggregate === "count") return true;
+  const known = columnOf(info, column);
+  if (known === undefined) return false;
+  return aggregate === null || aggregatesOf(known).some((name) => name === aggregate);
 }
 
 /** Splits `sum:waited:desc` into its two parts. */

@@ -67,7 +67,7 @@ function skipBack(text: string, at: number): number {
 }
 
 /** The longest column name that begins here and is complete before `at`. */
-function columnAt(
+export function columnAt(
   text: string,
   from: number,
   at: number,

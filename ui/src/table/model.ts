@@ -13,7 +13,8 @@ import * as tree from "./tree";
 
 export const arrangement = computed<Arrangement | null>(() => {
   const data = tables.value.data;
-  return data ? resolve(data, store.table.value, compared.value) : null;
+  const state = store.table.value;
+  return data && state !== store.unchecked.value ? resolve(data, state, compared.value) : null;
 });
 
 /** Several selected threads are compared: each is a group, by its id if names do not tell. */

@@ -5,6 +5,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { TraceEntry } from "../api/types";
 import { openMenu } from "../parts/MenuHost";
+import { openWithStart } from "../startView";
 import * as store from "../state/store";
 import { bytesText, count, durationText } from "../units";
 import { Notes } from "./Notes";
@@ -223,7 +224,7 @@ function Row({ entry, editable, openDialog, changed, chosen }: RowProps) {
     openMenu(
       entry.name,
       [
-        { title: "Open", disabled: entry.error !== null, run: () => store.openTrace(entry.name) },
+        { title: "Open", disabled: entry.error !== null, run: () => openWithStart(entry.name) },
         { title: "Rename …", run: () => openDialog("rename") },
         { title: "Delete …", run: () => openDialog("delete") },
       ],
@@ -258,7 +259,7 @@ function Row({ entry, editable, openDialog, changed, chosen }: RowProps) {
             type="button"
             class="trace-open"
             disabled={entry.error !== null}
-            onClick={() => store.openTrace(entry.name)}
+            onClick={() => openWithStart(entry.name)}
           >
             {entry.name}
           </button>

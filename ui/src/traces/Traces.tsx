@@ -10,6 +10,7 @@ import type { TraceEntry } from "../api/types";
 import { Fleet } from "../fleet/Fleet";
 import { Dialog } from "../parts/Dialog";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { openWithStart } from "../startView";
 import * as store from "../state/store";
 import { bytesText, plural } from "../units";
 import { traceUrl } from "./Notes";
@@ -101,7 +102,7 @@ function addFiles(files: readonly File[], changed: () => void): void {
     void upload(file, limit).then((done) => {
       if (!done) return;
       // A single file is opened, unless the user has opened another trace meanwhile.
-      if (files.length === 1 && store.trace.value === null) store.openTrace(file.name);
+      if (files.length === 1 && store.trace.value === null) openWithStart(file.name);
       else changed();
     });
   }
