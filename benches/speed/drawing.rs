@@ -24,6 +24,7 @@ fn server(folder: &Path) -> anyhow::Result<Server> {
     };
     let tools = Tools {
         open: Box::new(open),
+        open_newest: Box::new(|_| None),
         listing: Box::new(|_, _| Err("no code".to_owned())),
         rules: Rules::default(),
         stored_verdicts: false,
@@ -36,6 +37,20 @@ pub fn serve(folder: &Path) -> anyhow::Result<()> {
     let server = server(folder)?;
     println!("{}", server.address());
     Ok(server.run()?)
+}
+
+/// How long it takes from the start of `unhitch view FILE` until its page can be used, in a browser that
+/// runs already, in seconds.
+pub fn usable_s(unhitch: &str, file: &Path) -> anyhow::Result<f64> {
+    let output = Command::new("node")
+        .arg(SCRIPT)
+        .env("UNHITCH_VIEW", unhitch)
+        .env("UNHITCH_TRACE", file)
+        .output()
+        .context("node")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let figure = text.strip_prefix("page usable after: ").and_then(|text| text.split(' ').next());
+    figure.and_then(|figure| figure.parse().ok()).with_context(|| text.clone())
 }
 
 /// Measures everything here.

@@ -120,6 +120,7 @@ fn alone(how: &str) -> Option<fn(&std::path::Path) -> anyhow::Result<()>> {
     match how {
         "load-file" => Some(reading::load),
         "view-file" => Some(reading::view),
+        "view-newest" => Some(reading::view_newest),
         _ => None,
     }
 }

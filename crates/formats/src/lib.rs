@@ -119,6 +119,8 @@ pub fn open_stacks(file: File) -> Result<Trace, Error> {
 /// Minimum length of a file whose newest part is read first, bytes: a shorter one is read in half a
 /// second.
 const MIN_LEN: usize = 64 << 20;
+/// How much of all rings is the newest part, bytes: a million switches and wake-ups.
+const NEWEST_LEN: u64 = 8 << 20;
 
 /// Reads the newest part of a long recording by BPF: all of it but the switches, wake-ups, samples and
 /// facts before [`Meta::newest_from`](unhitch_model::Meta::newest_from), which are most of a file.
@@ -133,10 +135,13 @@ pub fn open_newest(path: &Path) -> Result<Option<Trace>, Error> {
     if bytes.len() < MIN_LEN || !container::is_container(bytes) || !container::has_rings(bytes) {
         return Ok(None);
     }
-    let mut trace = read(bytes, Scope::Newest, &|part| content.release(part))?;
+    let mut trace = read(bytes, Scope::Newest(NEWEST_LEN), &|part| content.release(part))?;
     let Some(from) = trace.meta.newest_from else { return Ok(None) };
     trace.meta.origin = Origin::At(trace.origin().min(trace.extent().start));
-    trace.spans.iter_mut().for_each(|span| span.window = span.window.intersect(Window::new(from, Time::MAX)));
+    trace
+        .spans
+        .iter_mut()
+        .for_each(|span| span.window = span.window.intersect(Window::new(from, Time::MAX)));
     Ok(Some(trace))
 }
 

@@ -7,6 +7,6 @@ pub(crate) enum Scope {
     All,
     /// What [`open_stacks`](crate::open_stacks) promises.
     Stacks,
-    /// What [`open_newest`](crate::open_newest) promises.
-    Newest,
+    /// What [`open_newest`](crate::open_newest) promises: so many bytes of all rings.
+    Newest(u64),
 }

@@ -91,6 +91,10 @@ impl Server {
     /// When the socket breaks.
     pub fn run(self) -> Result<(), Error> {
         self.listener.set_nonblocking(true).map_err(Error::io("the socket"))?;
+        if let Some(name) = self.app.folder.single() {
+            // It is read while the browser starts. If that fails, the page asks again, and says why.
+            let _ = self.app.opened(name);
+        }
         // One thread is enough for the network: the traces' own threads do what takes time.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

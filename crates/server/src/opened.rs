@@ -10,9 +10,10 @@
 //! threads:* when a trace is closed, all of its memory goes with its thread, and a question that
 //! panics breaks nothing else.
 
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, yield_to_others};
 use crate::questions::{Questions, Turn};
 use crate::{Error, Tools};
+use rayon::ThreadPool;
 use serde_json::{Map, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,11 @@ use unhitch_analysis::{Analysis, Cancel};
 
 /// Maximum time that a request waits for a trace to be read; then it is asked to try again.
 const MAX_WAIT: Duration = Duration::from_secs(60);
+/// The rest of a trace is read once nothing has been asked of its newest part for so long, which is when
+/// the page has drawn it.
+const CALM: Duration = Duration::from_millis(150);
+/// It is read after so long in any case.
+const MAX_CALM: Duration = Duration::from_secs(1);
 /// Minimum threads that answer questions.
 const MIN_WORKERS: usize = 2;
 /// Maximum threads that answer questions.
@@ -199,8 +205,11 @@ fn own(
             let _ = catch_unwind(AssertUnwindSafe(newest));
         });
         // Until the newest part answers, or there is none.
-        let _ = answers.recv();
-        let result = answer(path, tools, progress, questions);
+        let is_shown = answers.recv().is_ok();
+        if is_shown {
+            questions.wait_for_calm(CALM, MAX_CALM);
+        }
+        let result = answer(path, tools, progress, questions, &Reading::new(is_shown));
         questions.turn(Turn::Closed);
         result
     })
@@ -224,22 +233,41 @@ fn answer_newest(
     Some(())
 }
 
+/// Where all of a trace is read.
+struct Reading(Option<ThreadPool>);
+
+impl Reading {
+    /// While its newest part is shown, on threads that yield to those that show it.
+    fn new(is_shown: bool) -> Self {
+        let pool = rayon::ThreadPoolBuilder::new().start_handler(|_| yield_to_others());
+        Self(is_shown.then(|| pool.build().ok()).flatten())
+    }
+
+    fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match &self.0 {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+}
+
 /// Reads all of a trace, and answers questions about it.
 fn answer(
     path: &Path,
     tools: &Tools,
     progress: &watch::Sender<Status>,
     questions: &Questions,
+    reading: &Reading,
 ) -> Result<(), String> {
-    let trace = (tools.open)(path)?;
+    let trace = reading.run(|| (tools.open)(path))?;
     progress.send_modify(|status| {
         if status.stage < Stage::Indexing {
             (status.stage, status.since) = (Stage::Indexing, Instant::now());
         }
     });
-    let analysis = Analysis::new(&trace, &tools.rules);
-    let loaded = Loaded::new(&trace, &analysis, tools)?;
-    loaded.prepare();
+    let analysis = reading.run(|| Analysis::new(&trace, &tools.rules));
+    let loaded = reading.run(|| Loaded::new(&trace, &analysis, tools))?;
+    reading.run(|| loaded.prepare());
     questions.turn(Turn::Whole);
     progress.send_modify(|status| {
         (status.stage, status.since, status.facts) =

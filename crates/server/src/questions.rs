@@ -3,6 +3,7 @@
 use crate::loaded::Loaded;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What answers a request.
 pub(crate) type Question = Box<dyn for<'a, 't> FnOnce(&'a Loaded<'t>) + Send>;
@@ -31,6 +32,8 @@ pub(crate) struct Questions {
 struct Waiting {
     questions: VecDeque<Question>,
     turn: Turn,
+    /// When the last one was asked.
+    last: Option<Instant>,
 }
 
 impl Questions {
@@ -43,6 +46,7 @@ impl Questions {
         let mut waiting = self.waiting();
         if waiting.turn != Turn::Closed {
             waiting.questions.push_back(question);
+            waiting.last = Some(Instant::now());
             self.changed.notify_one();
         }
     }
@@ -55,6 +59,16 @@ impl Questions {
             waiting.questions.clear();
         }
         self.changed.notify_all();
+    }
+
+    /// Waits until nothing has been asked for `calm`, for at most `max`.
+    pub(crate) fn wait_for_calm(&self, calm: Duration, max: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < max {
+            let last = self.waiting().last.unwrap_or(begun);
+            let Some(more) = calm.checked_sub(last.elapsed()) else { return };
+            std::thread::sleep(more.max(Duration::from_millis(1)));
+        }
     }
 
     /// The next question, when there is one; `None` once it is the turn of others.

@@ -4,6 +4,7 @@
 mod diff;
 mod fleet;
 mod folder;
+mod newest;
 mod routes;
 mod security;
 mod support;

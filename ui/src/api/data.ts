@@ -20,8 +20,11 @@ import type {
 } from "./types";
 import { whoText } from "./who";
 
-/** Interval between status requests while the server analyses the trace. */
+/** Interval between status requests while the server analyses the trace; shorter at first. */
 const POLL_MS = 300;
+const POLL_FIRST_MS = 40;
+/** How many are at that interval. */
+const FIRST_POLLS = 25;
 /** Interval between status requests afterwards: the file may vanish. */
 const WATCH_MS = 5000;
 
@@ -63,6 +66,8 @@ function lost(error: ApiError): void {
   else store.notify(error.message);
 }
 
+const pause = (polls: number): number => (polls < FIRST_POLLS ? POLL_FIRST_MS : POLL_MS);
+
 /** Polls the status: often until the trace is ready or has failed, then seldom. Call once. */
 export function watchStatus(): void {
   effect(() => {
@@ -71,6 +76,7 @@ export function watchStatus(): void {
     if (trace === null) return;
     const controller = new AbortController();
     let timer: ReturnType<typeof setTimeout>;
+    let polls = 0;
     const poll = async () => {
       try {
         const data = await getJson<Status>(tracePath(trace, "status"), {}, controller.signal);
@@ -79,7 +85,7 @@ export function watchStatus(): void {
         if (JSON.stringify(data) !== JSON.stringify(status.peek().data))
           status.value = { data, error: null, loading: !done };
         if (data.stage !== "failed")
-          timer = setTimeout(() => void poll(), done ? WATCH_MS : POLL_MS);
+          timer = setTimeout(() => void poll(), done ? WATCH_MS : pause(polls++));
       } catch (error) {
         if (isAbort(error)) return;
         // What is on the screen stays when the server, or the file, is gone.
@@ -169,7 +175,10 @@ export const curve = traceQuery<Curve>(
 const MAX_SUMMED = 1_000_000;
 /** CPU use over the whole trace by process, for the overview; not of a huge trace. */
 export const cpuUse = traceQuery<Series>(
-  () => tablesReady.value && (summary.value.data?.switches ?? Infinity) <= MAX_SUMMED,
+  () =>
+    tablesReady.value &&
+    !isNewest.value &&
+    (summary.value.data?.switches ?? Infinity) <= MAX_SUMMED,
   () => "series",
   () => ({ table: "switches", by: "process", measure: "sum:ran for", px: 600, groups: 4 }),
 ).state;

@@ -205,7 +205,7 @@ fn records(
         return parts.load(&|_| {});
     };
     let parts = perf_data::Parts { bytes: data, rings, scripts, scope, ..Default::default() };
-    if scope == Scope::Newest {
+    if matches!(scope, Scope::Newest(_)) {
         return parts.load(release);
     }
     let (trace, found) = rayon::join(|| parts.load(release), || check::crc32(data, release));
@@ -223,7 +223,7 @@ fn rings<'a>(
     if let Ok(entry) = zip.by_name(RINGS)
         && let Some(stored) = check::stored(&entry, bytes)
     {
-        if scope != Scope::Newest {
+        if !matches!(scope, Scope::Newest(_)) {
             compare_all(RINGS, stored, entry.crc32(), warnings);
         }
         return Some(Cow::Borrowed(stored));

@@ -38,7 +38,9 @@ use crate::{
 };
 use rayon::prelude::*;
 use std::{borrow::Cow, mem};
-use unhitch_model::{Format, Meta, Origin, Threads, Time, Trace, Warnings, linux::CLOCK_MONOTONIC, units};
+use unhitch_model::{
+    Format, Meta, Origin, Threads, Time, Trace, Warnings, linux::CLOCK_MONOTONIC, units,
+};
 
 /// Reads a whole file. `release` is called with each part of `bytes` that is no longer needed, or
 /// only seldom.

@@ -60,8 +60,6 @@ const MAX_LINES: usize = 64;
 /// Maximum length of all call chains: this many times that of the rings, or the second number of
 /// bytes if that is more. A record of 16 bytes names 2 KiB of stacks, which few others do.
 const MAX_CHAINS: (u64, u64) = (16, 64 << 20);
-/// How much of all rings [`Scope::Newest`] reads, bytes: two million switches and wake-ups.
-const NEWEST_LEN: u64 = 16 << 20;
 
 /// Decodes `rings.bin`, or the pieces of rings that were written instead. Damage goes to `warnings`.
 pub(crate) fn decode<'a>(parts: &[&'a [u8]], scope: Scope, warnings: &mut Warnings) -> Decoded<'a> {
@@ -90,8 +88,8 @@ pub(crate) fn decode<'a>(parts: &[&'a [u8]], scope: Scope, warnings: &mut Warnin
     let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
     let room = bytes.saturating_mul(MAX_CHAINS.0).max(MAX_CHAINS.1);
     let mut decoder = Decoder { room, ..Decoder::default() };
-    if scope == Scope::Newest {
-        decoder.out.since = walk::newest(&runs, NEWEST_LEN);
+    if let Scope::Newest(len) = scope {
+        decoder.out.since = walk::newest(&runs, len);
     }
     decoder.gaps(&runs, &segments, warnings);
     decoder.stacks(&mut segments);

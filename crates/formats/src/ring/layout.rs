@@ -194,6 +194,18 @@ impl<'a> Records<'a> {
         Some(word)
     }
 
+    /// Passes the switches and wake-ups up to the next other record.
+    #[inline]
+    pub(super) fn pass_short(&mut self, mut pass: impl FnMut(u64)) {
+        let rest = self.bytes.get(self.offset..).unwrap_or_default();
+        let words = rest.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let is_short = |word: &u64| matches!(word >> 32 & 7, kind::SWITCH | kind::WAKING);
+        for word in words.take_while(is_short) {
+            pass(word);
+            self.offset += 8;
+        }
+    }
+
     /// The record that [`next_word`](Self::next_word) passed, whose first word is at `offset`.
     pub(super) fn passed(&self, offset: usize) -> &'a [u8] {
         self.bytes.get(offset..self.offset).unwrap_or_default()

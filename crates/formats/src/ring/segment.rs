@@ -55,6 +55,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    #[inline]
     fn add(&mut self, time: u64) {
         if self.count == 0 {
             self.first = time;
@@ -112,14 +113,16 @@ impl<'a> Segment<'a> {
     pub(super) fn of(run: &Run<'a>, scope: Scope) -> Self {
         let mut segment = Self { cpu: run.cpu(), ..Self::default() };
         let mut walk = run.walk();
-        for visit in &mut walk {
+        while let Some(visit) = walk.next_long(|time, current, word| {
+            let payload = word >> 35;
+            match word >> 32 & 7 {
+                kind::SWITCH => segment.switch(time, current, payload),
+                _ => segment.waking(time, payload),
+            }
+        }) {
             segment.current = visit.current;
             let payload = visit.record.payload();
-            match visit.record.of_type() {
-                kind::SWITCH => segment.switch(visit.time, payload),
-                kind::WAKING => segment.waking(visit.time, payload),
-                _ => segment.long(visit.time, payload, visit.position(), visit.record.bytes),
-            }
+            segment.long(visit.time, payload, visit.position(), visit.record.bytes);
         }
         segment.current = walk.current;
         (segment.covered, segment.damaged_blocks) = (walk.covered, walk.damaged_blocks);
@@ -144,13 +147,15 @@ impl<'a> Segment<'a> {
         segment
     }
 
-    fn switch(&mut self, time: u64, payload: u64) {
+    #[inline]
+    fn switch(&mut self, time: u64, current: u32, payload: u64) {
         self.switches.add(time);
         if state(payload >> layout::SWITCH_STATE_SHIFT & 15) == TaskState::Dead {
-            self.exits.push((time, self.current));
+            self.exits.push((time, current));
         }
     }
 
+    #[inline]
     fn waking(&mut self, time: u64, payload: u64) {
         let wakee = next_thread(payload);
         if payload >> layout::WAKING_CONTEXT_SHIFT & 3 > 1 {

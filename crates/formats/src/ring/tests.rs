@@ -121,6 +121,51 @@ fn stacks_are_there_without_the_events() {
     assert_eq!(words(&all), words(&stacks));
 }
 
+/// Of a long recording, the newest part can be read first: the same events, threads and stacks, and
+/// the waits that had begun before.
+#[test]
+fn the_newest_part_is_the_end_of_the_whole() {
+    let (first, _) = ring();
+    // A block that refers to the stacks of the first, and another with the samples and facts.
+    let mut second = Vec::new();
+    for word in [2_u64, 9_000, 7] {
+        second.extend(word.to_le_bytes());
+    }
+    second.extend(word(100, kind::SWITCH, 8 | 2 << 22 | 1 << 26));
+    second.extend(word(200, kind::WAKING, 7 | 1 << 24));
+    second.extend(word(300, kind::SWITCH, 7 | 8 << 22));
+    let end = (BLOCK_BYTES + second.len()) as u64;
+    second.resize(BLOCK_BYTES, 0);
+    let blocks = [first, second].concat();
+    let bytes = encode(&[RingPart { cpu: 0, end, blocks: &blocks }], &whole_sleepers());
+    let of = |scope| super::decode(&[&bytes], scope, &mut Warnings::default());
+    let (all, newest) = (of(Scope::All), of(Scope::Newest(BLOCK_BYTES as u64)));
+    assert_eq!((all.since, newest.since), (0, 9_000));
+    let later = |rows: Vec<Row<Switch>>| {
+        let rows = rows.into_iter().filter(|row| row.time >= 9_000);
+        rows.map(|row| (row.time, row.stack, row.of.prev, row.of.next)).collect::<Vec<_>>()
+    };
+    assert_eq!(switches(&newest), 2);
+    assert_eq!(later(switch_rows(&newest)), later(switch_rows(&all)));
+    assert!(switch_rows(&newest)[0].stack != 0, "its stack is in the first block");
+    let wakes = |of: &Decoded<'_>| {
+        let rows = waking_rows(of).into_iter().filter(|row| row.time >= 9_000);
+        rows.map(|row| (row.time, row.stack, row.of.wakee)).collect::<Vec<_>>()
+    };
+    assert_eq!((wakes(&newest).len(), wakes(&newest)), (1, wakes(&all)));
+    assert_eq!((&newest.exits, &newest.births), (&all.exits, &all.births));
+    assert_eq!(own_numbers(&newest), own_numbers(&all));
+    let events = |of: &Decoded<'_>| -> [usize; 2] {
+        [
+            of.rows.iter().map(|rows| rows.samples.len()).sum(),
+            of.rows.iter().map(|rows| rows.facts.len()).sum(),
+        ]
+    };
+    assert_eq!((events(&newest), events(&all)), ([0, 0], [1, 1]));
+    // All of a short one.
+    assert_eq!(of(Scope::Newest(2 * BLOCK_BYTES as u64)).since, 0);
+}
+
 /// Waits that began before the first time that all rings hold.
 #[test]
 fn waits_that_began_earlier_have_their_stacks() {

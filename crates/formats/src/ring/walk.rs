@@ -88,7 +88,7 @@ pub(super) fn newest(runs: &[Run<'_>], len: u64) -> u64 {
 /// A record, when it was written, and which thread was on the CPU then.
 pub(super) struct Visit<'r, 'a> {
     pub(super) time: u64,
-    /// Before the record, if that is a switch.
+    /// Before the record, if that says who it is.
     pub(super) current: u32,
     pub(super) record: Record<'a>,
     fragment: &'r Fragment<'a>,
@@ -173,24 +173,36 @@ impl Walk<'_, '_> {
     }
 }
 
-impl<'r, 'a> Iterator for Walk<'r, 'a> {
-    type Item = Visit<'r, 'a>;
-
+impl<'r, 'a> Walk<'r, 'a> {
+    /// The next record that is neither a switch nor a wake-up. Those before it go to `short`: time, the
+    /// thread on the CPU, word. *Why so*: nearly all records are short, and this is where each of them is
+    /// looked at first.
     #[inline]
-    fn next(&mut self) -> Option<Visit<'r, 'a>> {
+    pub(super) fn next_long(
+        &mut self,
+        mut short: impl FnMut(u64, u32, u64),
+    ) -> Option<Visit<'r, 'a>> {
         loop {
-            if let Some(fragment) = self.fragment
-                && let Some(record) = self.records.next()
-            {
-                let time = self.base_ns.saturating_add(record.delta_ns());
-                self.cover(time);
-                let current = self.current;
-                if record.of_type() == kind::SWITCH {
-                    self.current = next_thread(record.payload());
-                } else if record.is_long(kind::REPAIR) {
-                    self.current = u32_at(record.bytes, 8);
+            if let Some(fragment) = self.fragment {
+                let (base_ns, mut current, mut last) = (self.base_ns, self.current, None);
+                self.records.pass_short(|word| {
+                    let time = base_ns.saturating_add(word & 0xffff_ffff);
+                    last = last.max(Some(time));
+                    short(time, current, word);
+                    if word >> 32 & 7 == kind::SWITCH {
+                        current = next_thread(word >> 35);
+                    }
+                });
+                self.current = current;
+                last.into_iter().for_each(|last| self.cover(last));
+                if let Some(record) = self.records.next() {
+                    let time = base_ns.saturating_add(record.delta_ns());
+                    self.cover(time);
+                    if record.is_long(kind::REPAIR) {
+                        self.current = u32_at(record.bytes, 8);
+                    }
+                    return Some(Visit { time, current, record, fragment });
                 }
-                return Some(Visit { time, current, record, fragment });
             }
             self.enter()?;
         }

@@ -58,11 +58,16 @@ impl Answer {
 impl Served {
     /// Serves a folder with the real trace, and the files that `more` puts there.
     pub fn new(upload_limit_bytes: u64, more: impl FnOnce(&Path)) -> Self {
+        Self::by(tools(), upload_limit_bytes, more)
+    }
+
+    /// The same, with other tools.
+    pub fn by(tools: Tools, upload_limit_bytes: u64, more: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(real_trace(), folder.path().join("starve.hitch")).unwrap();
         more(folder.path());
         let path = folder.path().to_owned();
-        let (port, token) = serve(&path, upload_limit_bytes);
+        let (port, token) = serve_by(tools, &path, None, upload_limit_bytes);
         Self { folder, port, token }
     }
 
@@ -170,9 +175,18 @@ pub fn serve(path: &Path, upload_limit_bytes: u64) -> (u16, String) {
 
 /// The same, with the report over a fleet.
 pub fn serve_with(path: &Path, fleet: Option<PathBuf>, upload_limit_bytes: u64) -> (u16, String) {
+    serve_by(tools(), path, fleet, upload_limit_bytes)
+}
+
+/// The same, with other tools.
+pub fn serve_by(
+    tools: Tools,
+    path: &Path,
+    fleet: Option<PathBuf>,
+    upload_limit_bytes: u64,
+) -> (u16, String) {
     let path = path.to_owned();
-    let server =
-        Server::bind(Config { path, fleet, port: 0, upload_limit_bytes, tools: tools() }).unwrap();
+    let server = Server::bind(Config { path, fleet, port: 0, upload_limit_bytes, tools }).unwrap();
     let address = server.address();
     let (port, token) =
         address.strip_prefix("http://127.0.0.1:").unwrap().split_once("/?token=").unwrap();
@@ -182,7 +196,7 @@ pub fn serve_with(path: &Path, fleet: Option<PathBuf>, upload_limit_bytes: u64) 
     (port, token)
 }
 
-fn open(path: &Path) -> Result<Trace, String> {
+pub fn open(path: &Path) -> Result<Trace, String> {
     let mut trace =
         unhitch_formats::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     unhitch_analysis::repair(&mut trace);

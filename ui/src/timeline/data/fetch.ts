@@ -44,10 +44,18 @@ const drawable = (): boolean =>
   model.size.peek().width > 0 &&
   store.extent.peek() !== store.NO_EXTENT;
 
+/** Lanes, and the curve, that are shown as they were before more of the trace was read. */
+const stale = new Set<string>();
+const CURVE = "curve";
+
+/** The views that need not be fetched again. */
+const current = (): typeof model.views =>
+  stale.size === 0 ? model.views : new Map([...model.views].filter(([lane]) => !stale.has(lane)));
+
 const viewFetcher = new Fetcher<ViewRequest>(
   () =>
     drawable()
-      ? nextRequest(model.views, near(), store.window.peek(), width(), store.extent.peek())
+      ? nextRequest(current(), near(), store.window.peek(), width(), store.extent.peek())
       : null,
   (request) => stillUseful(request, store.window.peek(), width()),
   async (request, signal) => {
@@ -58,7 +66,10 @@ const viewFetcher = new Fetcher<ViewRequest>(
       lanes: request.lanes,
     };
     const bytes = await getBytes(path("view"), params, signal);
-    for (const view of decode(bytes)) model.views.set(view.lane, view);
+    for (const view of decode(bytes)) {
+      model.views.set(view.lane, view);
+      stale.delete(view.lane);
+    }
     forget(model.views, new Set(near()));
     model.problem.value = "";
     model.viewsVersion.value = model.viewsVersion.peek() + 1;
@@ -70,7 +81,7 @@ type CurveRequest = Omit<ViewRequest, "lanes">;
 const curveFetcher = new Fetcher<CurveRequest>(
   () => {
     if (!drawable()) return null;
-    const have = model.curve.peek();
+    const have = stale.has(CURVE) ? null : model.curve.peek();
     const [window, whole] = [store.window.peek(), store.extent.peek()];
     const known =
       have === null
@@ -89,6 +100,7 @@ const curveFetcher = new Fetcher<CurveRequest>(
       { from: Math.floor(request.from), to: Math.ceil(request.to), px: request.columns },
       signal,
     );
+    stale.delete(CURVE);
   },
 );
 
@@ -162,26 +174,32 @@ let heldReading = 0;
 /** The model's trace. A timeline that is unmounted and mounted again finds its data still there. */
 let held: string | null = null;
 
-/** Forgets what was fetched of the trace; its lanes stay in order until they are fetched again. */
-function forgetData(): void {
+/** Has everything fetched anew; what is drawn stays until then. */
+function outdate(): void {
   for (const fetcher of fetchers) fetcher.stop();
   lanesFor = "";
   marksFor = "";
-  model.views.clear();
-  model.viewsVersion.value = model.viewsVersion.peek() + 1;
-  model.curve.value = null;
+  for (const lane of [...model.views.keys(), CURVE]) stale.add(lane);
   model.tracks.value = new Map();
+}
+
+/** Fetches everything anew, once more of the trace has been read. */
+function fetchAgain(): void {
+  if (reading.peek() === heldReading) return;
+  heldReading = reading.peek();
+  outdate();
+  for (const fetcher of fetchers) fetcher.update();
 }
 
 function forgetTrace(): void {
   const trace = store.trace.peek();
-  if (reading.peek() !== heldReading) {
-    heldReading = reading.peek();
-    forgetData();
-  }
   if (trace === held) return;
   held = trace;
-  forgetData();
+  outdate();
+  stale.clear();
+  model.views.clear();
+  model.viewsVersion.value = model.viewsVersion.peek() + 1;
+  model.curve.value = null;
   sortedFor = null;
   model.lanes.value = model.NO_LANES;
   model.recordedMarks.value = { marks: [], losses: [] };
@@ -200,11 +218,15 @@ function forgetTrace(): void {
 export function start(): () => void {
   const ends = [
     effect(() => {
-      void [store.trace.value, reading.value];
+      void store.trace.value;
       untracked(forgetTrace);
     }),
     effect(() => {
-      void [store.trace.value, store.selection.value, store.stall.value, ready(), reading.value];
+      void reading.value;
+      untracked(fetchAgain);
+    }),
+    effect(() => {
+      void [store.trace.value, store.selection.value, store.stall.value, ready()];
       void model.resort.value;
       untracked(() => {
         lanesFetcher.update();
@@ -218,7 +240,6 @@ export function start(): () => void {
         store.window.value,
         model.canvasGeometry.value,
         ready(),
-        reading.value,
       ];
       untracked(() => curveFetcher.update());
     }),
@@ -229,7 +250,6 @@ export function start(): () => void {
         store.window.value,
         model.canvasGeometry.value,
         trackNames.value,
-        reading.value,
       ];
       untracked(() => tracksFetcher.update());
     }),
@@ -242,7 +262,6 @@ export function start(): () => void {
         model.rowLayout.value,
         model.scroll.value,
         ready(),
-        reading.value,
       ];
       untracked(() => viewFetcher.update());
     }),

@@ -1,0 +1,88 @@
+/** A long recording: its newest part is shown while the rest is read. The server is made to say so. */
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { STARVE, settled, skipReason, TestBed } from "./harness";
+
+describe.skipIf(skipReason("newest") !== null)("newest", () => {
+  let bed: TestBed;
+  let page: Page;
+  /** Whether all of the trace is read. */
+  let isWhole: boolean;
+  /** Of each resource, how often it was asked for. */
+  let asked: Map<string, number>;
+
+  beforeAll(async () => {
+    bed = await TestBed.start(TestBed.copy(STARVE));
+  });
+  afterAll(() => bed?.stop());
+  beforeEach(async () => {
+    isWhole = false;
+    asked = new Map();
+    page = await bed.page();
+    page.on("request", (request) => {
+      const resource = new URL(request.url()).pathname.split("/").pop() ?? "";
+      asked.set(resource, (asked.get(resource) ?? 0) + 1);
+    });
+    await page.route("**/api/t/starve.hitch/status", async (route) => {
+      const answer = await route.fetch();
+      const status = (await answer.json()) as { ready: { lanes: boolean; stalls: boolean } };
+      const part = { stage: "newest", ready: { ...status.ready, stalls: false }, progress: 0.42 };
+      const isRead = isWhole || !status.ready.lanes;
+      await route.fulfill({ response: answer, json: isRead ? status : { ...status, ...part } });
+    });
+  });
+  afterEach(async ({ task }) => {
+    await bed.screenshot(page, `newest ${task.name}`, task);
+    await page.context().close();
+    bed.expectNoComplaints();
+  });
+
+  const go = (query: string) => page.goto(new URL(`/?${query}`, bed.address).href);
+  const banner = () => page.getByText("The rest is being read: 42 %");
+  const readRest = async () => {
+    isWhole = true;
+    await banner().waitFor({ state: "detached" });
+    await settled(page);
+  };
+  const times = (resource: string) => asked.get(resource) ?? 0;
+
+  test("lanes and tables can be used, and all is asked anew once it is read", async () => {
+    await go("trace=starve.hitch&view=tables");
+    await banner().waitFor();
+    await page.locator("[role='treegrid'] [role='row']").nth(2).waitFor();
+    await page.locator("[data-lane='c0']").first().waitFor({ state: "attached" });
+    await expect.poll(() => times("view")).toBeGreaterThan(0);
+    const before = new Map(asked);
+    await readRest();
+    const again = () =>
+      ["summary", "curve", "lanes", "view", "marks", "table", "tables"].filter(
+        (resource) => times(resource) === (before.get(resource) ?? 0),
+      );
+    await expect.poll(again).toEqual([]);
+  });
+
+  test("what is selected and shown stays, but for an event, whose number is another one", async () => {
+    await go("trace=starve.hitch&view=tables&window=100000000-300000000&event=switch-5");
+    await banner().waitFor();
+    await page.getByLabel("Close the event").click();
+    const without = page.url();
+    // As a click in the newest part opens one.
+    await page.evaluate((address) => {
+      history.pushState(null, "", address);
+      dispatchEvent(new PopStateEvent("popstate"));
+    }, `${without}&event=switch-7`);
+    await page.locator("aside.details[data-event='switch-7']").waitFor();
+    await readRest();
+    await page.locator("aside.details").waitFor({ state: "detached" });
+    expect(page.url()).toBe(without);
+  });
+
+  test("an event that the address names is shown once its number is known", async () => {
+    await go("trace=starve.hitch&view=tables&event=switch-5");
+    await banner().waitFor();
+    await page.locator("aside.details").getByText("Loading the event").waitFor();
+    expect(times("event")).toBe(0);
+    await readRest();
+    await page.locator("aside.details[data-event='switch-5']").waitFor();
+  });
+});
