@@ -41,12 +41,12 @@ pub(super) struct ReplayRun<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// How many switches there are.
+    /// How many switches there are; more if those before a time are left out.
     pub(crate) fn switch_count(&self) -> usize {
         self.runs.iter().map(|of| of.switches.count).sum()
     }
 
-    /// How many wake-ups there are.
+    /// How many wake-ups there are, likewise.
     pub(crate) fn waking_count(&self) -> usize {
         self.runs.iter().map(|of| of.wakings.count).sum()
     }

@@ -145,7 +145,7 @@ fn the_newest_part_is_the_end_of_the_whole() {
         let rows = rows.into_iter().filter(|row| row.time >= 9_000);
         rows.map(|row| (row.time, row.stack, row.of.prev, row.of.next)).collect::<Vec<_>>()
     };
-    assert_eq!(switches(&newest), 2);
+    assert_eq!(switch_rows(&newest).len(), 2);
     assert_eq!(later(switch_rows(&newest)), later(switch_rows(&all)));
     assert!(switch_rows(&newest)[0].stack != 0, "its stack is in the first block");
     let wakes = |of: &Decoded<'_>| {

@@ -82,7 +82,8 @@ pub(super) fn newest(runs: &[Run<'_>], len: u64) -> u64 {
     let mut begin: Vec<u64> = runs.iter().flat_map(Run::blocks_begin).collect();
     begin.sort_unstable();
     let blocks = usize::try_from(len / BLOCK_BYTES as u64).unwrap_or(usize::MAX);
-    begin.len().checked_sub(blocks).and_then(|older| begin.get(older)).copied().unwrap_or(0)
+    let older = begin.len().saturating_sub(blocks);
+    if older > 0 { begin.get(older).copied().unwrap_or(0) } else { 0 }
 }
 
 /// A record, when it was written, and which thread was on the CPU then.
