@@ -39,9 +39,9 @@ pub fn serve(folder: &Path) -> anyhow::Result<()> {
     Ok(server.run()?)
 }
 
-/// How long it takes from the start of `unhitch view FILE` until its page can be used, in a browser that
-/// runs already, in seconds.
-pub fn usable_s(unhitch: &str, file: &Path) -> anyhow::Result<f64> {
+/// How long it takes until the timeline of a file can be used, in a browser that runs already, in
+/// seconds: from a click in the list of its folder, and from the start of `unhitch view FILE`.
+pub fn usable_s(unhitch: &str, file: &Path) -> anyhow::Result<[f64; 2]> {
     let output = Command::new("node")
         .arg(SCRIPT)
         .env("UNHITCH_VIEW", unhitch)
@@ -49,8 +49,11 @@ pub fn usable_s(unhitch: &str, file: &Path) -> anyhow::Result<f64> {
         .output()
         .context("node")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let figure = text.strip_prefix("page usable after: ").and_then(|text| text.split(' ').next());
-    figure.and_then(|figure| figure.parse().ok()).with_context(|| text.clone())
+    let figure = |name: &str| {
+        let figure = text.lines().find_map(|line| line.strip_prefix(name)?.split(' ').next());
+        figure.and_then(|figure| figure.parse().ok()).with_context(|| text.clone())
+    };
+    Ok([figure("page opened: ")?, figure("page started: ")?])
 }
 
 /// Measures everything here.

@@ -115,13 +115,17 @@ impl Error {
                 "Open the address that `unhitch view` printed, in this machine's browser."
             }
             Self::NoOrigin => "Send the Origin header, or the token as `Authorization: Bearer`.",
+            Self::NotFound("trace") => {
+                "It may have been renamed, moved or deleted. The list shows what is there."
+            }
             Self::Taken => "Choose another name. The server never overwrites a file.",
             Self::Single => "Start `unhitch view` with a folder.",
             Self::TooLarge { .. } => {
                 "Copy the file into the folder yourself. Files in the folder may have any size."
             }
             Self::Unreadable(_) => {
-                "A trace is a NAME.hitch of `unhitch`, a perf.data file, or a Windows .etl file, zipped or not."
+                "A trace is a NAME.hitch of `unhitch`, a perf.data file, a Windows .etl file, zipped or not, or \
+                 one of Perfetto, trace-cmd or LTTng."
             }
             Self::NotReady => "Try again in a moment. `status` shows the progress.",
             Self::Broken => "Please report this bug, with what `unhitch view` printed.",

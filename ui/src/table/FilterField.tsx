@@ -8,6 +8,7 @@ import { getJson, tracePath } from "../api/client";
 import { quoted } from "../api/params";
 import type { ColumnInfo, TableInfo, TablePage } from "../api/types";
 import * as store from "../state/store";
+import { plural } from "../units";
 import { isStack } from "./cells";
 import { operatorsOf, sampleValues, type Wanted, wantedAt } from "./complete";
 import * as model from "./model";
@@ -224,6 +225,11 @@ async function values(info: TableInfo, column: ColumnInfo, signal: AbortSignal):
     const text = isStack(cell) ? (cell.told.split(" → ").at(-1) ?? "") : String(cell ?? "");
     return text === ""
       ? []
-      : [{ text: /^[\w.:-]+$/.test(text) ? text : quoted(text), hint: `${row.cells[1]} rows` }];
+      : [
+          {
+            text: /^[\w.:-]+$/.test(text) ? text : quoted(text),
+            hint: plural(Number(row.cells[1]), "row"),
+          },
+        ];
   });
 }

@@ -3,7 +3,7 @@ import { useRef } from "preact/hooks";
 import type { TablePage } from "../api/types";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
-import { count } from "../units";
+import { plural } from "../units";
 import { type Arrangement, kindOf, spec, title } from "./arrange";
 import { cellText, isStack } from "./cells";
 
@@ -85,7 +85,7 @@ function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
           );
         });
       })}
-      <Legend of={of} width={width} more={page.total - rows.length} what="groups" />
+      <Legend of={of} width={width} more={page.total - rows.length} what="group" />
     </svg>
   );
 }
@@ -119,7 +119,7 @@ function Dots({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
           );
         });
       })}
-      <Legend of={of} width={width} more={page.total - page.rows.length} what="rows" />
+      <Legend of={of} width={width} more={page.total - page.rows.length} what="row" />
     </svg>
   );
 }
@@ -138,7 +138,7 @@ function Legend({
   const names = of.graph.map((text) => `${title(text).tag} ${title(text).name}`.trim()).join(", ");
   return (
     <text x={width - 6} y="12" font-size="11" text-anchor="end" fill="var(--dim)">
-      {more > 0 ? `${names}; ${count(more)} more ${what} not drawn` : names}
+      {more > 0 ? `${names}; ${plural(more, `more ${what}`)} not drawn` : names}
     </text>
   );
 }

@@ -289,7 +289,7 @@ function Totals({ of, texts, page, style }: TotalsProps) {
 
 function sizeText({ total, matched, outside }: TablePage, grouped: boolean): string {
   const rows = grouped
-    ? `${plural(total, "group")} of ${count(matched)} rows`
+    ? `${plural(total, "group")} of ${plural(matched, "row")}`
     : plural(total, "row");
   if (outside === 0) return rows;
   return `${rows}, ${count(outside)} outside the span that was recorded on every CPU`;

@@ -43,8 +43,13 @@ export function Tables() {
   useEffect(() => model.watchTable(), []);
   useEffect(registerCommands, []);
   const { data, error } = tables.value;
-  if (error) return <ErrorMessage error={error} />;
-  if (!data) return <Busy what="Preparing the tables …" />;
+  if (error || !data)
+    return (
+      <>
+        <h1 class="sr-only">Tables</h1>
+        {error ? <ErrorMessage error={error} /> : <Busy what="Preparing the tables …" />}
+      </>
+    );
   const of = model.arrangement.value;
   const problem = model.error.value;
   void model.version.value;

@@ -2,7 +2,7 @@
 
 import { quoted } from "../api/params";
 import type { Cell, ColumnKind, StackRef } from "../api/types";
-import { count, durationText, ns, timeText } from "../units";
+import { count, durationText, ns, plural, timeText } from "../units";
 
 export function isStack(cell: Cell | undefined): cell is StackRef {
   return typeof cell === "object" && cell !== null;
@@ -64,7 +64,7 @@ export function tsv(table: Copied): string {
     table.titles,
     ...table.rows.map((row) => row.map((cell, i) => cellText(cell, table.kinds[i] ?? "text"))),
   ].map((row) => row.map(clean).join("\t"));
-  if (table.more > 0) lines.push(`… and ${count(table.more)} more rows`);
+  if (table.more > 0) lines.push(`… and ${plural(table.more, "more row")}`);
   return `${lines.join("\n")}\n`;
 }
 
@@ -77,7 +77,7 @@ export function markdownTable(table: Copied): string {
   ];
   for (const cells of table.rows)
     lines.push(row(cells.map((cell, i) => cellText(cell, table.kinds[i] ?? "text"))));
-  if (table.more > 0) lines.push("", `… and ${count(table.more)} more rows`);
+  if (table.more > 0) lines.push("", `… and ${plural(table.more, "more row")}`);
   return `${lines.join("\n")}\n`;
 }
 

@@ -1,5 +1,5 @@
 /** Draws the head above the lanes: time axis, curve of busy CPUs, row of marks and losses. */
-import { percent } from "../../units";
+import { percent, plural } from "../../units";
 import { type Geometry, plotWidth, type Scene } from "../data/scene";
 import { ticks } from "./ticks";
 
@@ -172,7 +172,8 @@ export function markAt(scene: Scene, x: number): string | null {
   const at = scale.at(x);
   const slack = 5 / scale.pxPerNs;
   const loss = scene.losses.find((l) => at >= l.from - slack && at <= l.to + slack);
-  if (loss) return `${loss.events || "an unknown number of"} events of CPU ${loss.cpu} lost here`;
+  if (loss)
+    return `${loss.events ? plural(loss.events, "event") : "an unknown number of events"} of CPU ${loss.cpu} lost here`;
   const mark = scene.recordedMarks.find(
     (m) => at >= m.time - slack && at <= (m.to ?? m.time) + slack,
   );
