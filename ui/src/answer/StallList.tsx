@@ -65,11 +65,7 @@ export function StallList() {
       {inside.length > MAX_STALLS && (
         <p class="note">
           The {MAX_STALLS} worst.{" "}
-          <button
-            type="button"
-            class="text-link"
-            onClick={() => tableOf("stalls", {})}
-          >
+          <button type="button" class="text-link" onClick={() => tableOf("stalls", {})}>
             All {plural(inside.length, "stall")} as a table
           </button>
         </p>
