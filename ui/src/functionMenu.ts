@@ -1,4 +1,5 @@
 /** What the menus of stacks, flame graphs, tables and the timeline do with a function. */
+import { batch } from "@preact/signals";
 import { narrow } from "./actions";
 import { quoted, stackColumn } from "./api/params";
 import { copy } from "./copy";
@@ -45,6 +46,8 @@ function showFunction(name: string, of: store.StackKind, form: "butterfly" | "ad
   // Where the user saw it, other views leave nothing out.
   const all: Partial<store.StacksState> =
     store.view.peek() === "stacks" && now.of === of ? {} : { idle: true, scope: "all", where: "" };
-  store.stacks.value = { ...now, ...all, of, form, by: "function", function: name };
-  store.showView("stacks");
+  batch(() => {
+    store.stacks.value = { ...now, ...all, of, form, by: "function", function: name };
+    store.showView("stacks");
+  });
 }

@@ -1,5 +1,5 @@
 /** The Answers view, which the page opens with: the list of stalls and the open stall's answer. */
-import { effect } from "@preact/signals";
+import { batch, effect } from "@preact/signals";
 import { getText, tracePath } from "../api/client";
 import { rememberName, stallDetail, stalls, summary } from "../api/data";
 import { asApiError } from "../api/query";
@@ -163,8 +163,10 @@ function ChainButtons({ answer }: { answer: StallAnswer }) {
   const go = (to: number) => {
     const link = answer.chain[to];
     if (!link) return;
-    store.chainLink.value = to;
-    navigateTo({ lane: link.lane, from: link.from, to: link.to });
+    batch(() => {
+      store.chainLink.value = to;
+      navigateTo({ lane: link.lane, from: link.from, to: link.to });
+    });
   };
   const last = answer.chain.length - 1;
   return (

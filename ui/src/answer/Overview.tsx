@@ -32,11 +32,8 @@ export function Overview() {
       ref={ref}
       class="overview"
       data-ready={width > 0 && busy !== null && stalls.value.data !== null}
-      {...rangeDrag(drag, store.extent.value, width, select, isFree)}
-      onDblClick={() => {
-        store.select({ range: null });
-        store.show(null);
-      }}
+      {...rangeDrag(drag, store.extent.value, width, store.zoomTo, isFree)}
+      onDblClick={() => store.zoomTo(null)}
     >
       {width > 0 && (
         <svg
@@ -57,11 +54,6 @@ export function Overview() {
       <Processes use={cpuUse.value.data} />
     </div>
   );
-}
-
-function select(picked: Range): void {
-  store.select({ range: picked });
-  store.showAround(picked, 0.02);
 }
 
 /** A click on a stall opens it. */
@@ -176,10 +168,7 @@ function StallBar({ bar }: { bar: Bar }) {
       data-stall={stall.id}
       opacity={selected || open ? 1 : 0.45}
       cursor="pointer"
-      onClick={() => {
-        store.view.value = "answers";
-        store.openStall(stall.id, stall);
-      }}
+      onClick={() => store.openStall(stall.id, stall)}
     >
       <title>{barText(stall)}</title>
       <rect

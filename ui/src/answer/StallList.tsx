@@ -1,7 +1,7 @@
 /**
  * The stalls, worst first, each with its cause; those outside the selection are listed separately.
  */
-import { threadItems } from "../actions";
+import { tableOf, threadItems } from "../actions";
 import { matchesSelection, stalls, status } from "../api/data";
 import type { StallEntry } from "../api/types";
 import { whoText } from "../api/who";
@@ -65,14 +65,7 @@ export function StallList() {
       {inside.length > MAX_STALLS && (
         <p class="note">
           The {MAX_STALLS} worst.{" "}
-          <button
-            type="button"
-            class="text-link"
-            onClick={() => {
-              store.table.value = { ...store.NO_TABLE, preset: "stalls", table: "stalls" };
-              store.view.value = "tables";
-            }}
-          >
+          <button type="button" class="text-link" onClick={() => tableOf("stalls", {})}>
             All {plural(inside.length, "stall")} as a table
           </button>
         </p>

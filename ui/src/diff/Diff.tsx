@@ -1,4 +1,5 @@
 /** Two traces side by side: both answers, both partitions with their difference, both flame graphs. */
+import { batch } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { Clauses } from "../answer/Clauses";
 import { PartsBar } from "../answer/PartsBar";
@@ -105,10 +106,11 @@ interface SideProps {
 }
 
 function Side({ title, name, answer, longest }: SideProps) {
-  const open = () => {
-    store.openTrace(name);
-    if (answer && answer.id > 0) store.stall.value = stallId(answer.id);
-  };
+  const open = () =>
+    batch(() => {
+      store.openTrace(name);
+      if (answer && answer.id > 0) store.openStall(stallId(answer.id), answer);
+    });
   // Links lead to the timeline of an open trace; here is none.
   const clauses = answer?.clauses.map((clause) => ({ ...clause, links: [] })) ?? [];
   return (

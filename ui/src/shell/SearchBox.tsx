@@ -3,6 +3,7 @@
  * butterfly.
  */
 import {
+  batch,
   effect,
   type ReadonlySignal,
   type Signal,
@@ -266,17 +267,19 @@ function hitsOf(found: SearchResult, close: () => void): SearchEntry[] {
           .filter(Boolean)
           .join(", "),
       go: () => {
-        store.stacks.value = {
-          ...store.stacks.value,
-          of,
-          form: "butterfly",
-          by: "function",
-          function: f.name,
-          // A function that is searched for is shown wherever it is.
-          idle: true,
-          scope: "all",
-        };
-        store.showView("stacks");
+        batch(() => {
+          store.stacks.value = {
+            ...store.stacks.value,
+            of,
+            form: "butterfly",
+            by: "function",
+            function: f.name,
+            // A function that is searched for is shown wherever it is.
+            idle: true,
+            scope: "all",
+          };
+          store.showView("stacks");
+        });
         close();
       },
     });

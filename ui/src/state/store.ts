@@ -184,20 +184,30 @@ export const announced = signal("");
 /** Not in the URL: a short message at the bottom, e.g. after copying. */
 export const toast = signal("");
 
+/** Where the timeline's window may be: anywhere, until the trace's extent is known. */
+function limits(): Range {
+  return extent.value === NO_EXTENT ? range(0, Number.MAX_SAFE_INTEGER) : extent.value;
+}
+
 /** Moves the timeline's window; `null` shows the whole trace. */
 export function show(to: Range | null): void {
-  shown.value = to === null ? null : confine(to, extent.value);
+  shown.value = to === null ? null : confine(to, limits());
 }
 
 /** Shows a time range with a margin on both sides, e.g. after a click on a stall. */
 export function showAround(what: Range, margin = 0.08): void {
   const extra = Math.max(1000, (what.to - what.from) * margin);
-  show(
-    range(
-      Math.max(extent.value.from, what.from - extra),
-      Math.min(extent.value.to, what.to + extra),
-    ),
-  );
+  const { from, to } = limits();
+  show(range(Math.max(from, what.from - extra), Math.min(to, what.to + extra)));
+}
+
+/** Selects a time range and shows it alone; `null` shows the whole trace, with no range selected. */
+export function zoomTo(what: Range | null): void {
+  batch(() => {
+    select({ range: what });
+    if (what === null) show(null);
+    else showAround(what, 0.02);
+  });
 }
 
 /** Changes parts of the selection: `select({ threads: [t] })`, `select({ range: null })`. */
@@ -252,9 +262,10 @@ export function clearSelection(): void {
   select(NO_SELECTION);
 }
 
-/** Opens a stall: draws its chain, zooms the timeline to it, and selects its time. */
+/** Opens a stall: shows its answer and its chain, zooms the timeline to it, and selects its time. */
 export function openStall(id: StallId, at: Range): void {
   batch(() => {
+    view.value = "answers";
     stall.value = id;
     chainLink.value = null;
     event.value = null;

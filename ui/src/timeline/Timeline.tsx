@@ -14,6 +14,7 @@ import { start } from "./data/fetch";
 import { pending } from "./data/fetcher";
 import * as model from "./data/model";
 import { Painter } from "./draw/painter";
+import { showLane } from "./input/actions";
 import { registerKeys } from "./input/keys";
 import { Pointer } from "./input/pointer";
 import { registerTracks } from "./input/tracks";
@@ -91,6 +92,13 @@ function mount(
     effect(() => {
       // The chain of a newly opened stall is on top.
       if (model.chain.value) model.scroll.value = 0;
+    }),
+    effect(() => {
+      const wanted = store.reveal.value;
+      if (wanted === null) return;
+      untracked(() => showLane(wanted.lane));
+      // Once: a timeline that is mounted again stays where the user scrolled to.
+      store.reveal.value = null;
     }),
     effect(() => {
       painter.show(model.scene.value);

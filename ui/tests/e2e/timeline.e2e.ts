@@ -28,6 +28,7 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
   });
 
   const point = (lane: string, share: number | null) => lanePoint(page, lane, share);
+  const CHAIN = ".tl-tree [data-in=chain]";
   const param = (name: string) => new URL(page.url()).searchParams.get(name);
   const address = () => page.url();
   const lanes = () =>
@@ -102,6 +103,15 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     expect(last).not.toBe(before[0]);
     await clickAt(await point(`.tl-tree [data-in=${last}]`, null));
     await page.waitForSelector("[data-chip=thread]");
+    await settled(page);
+    expect(await sections()).toEqual(before);
+    // Nor does an explanation sort them, or the way back from it.
+    await page.keyboard.press("KeyE");
+    await page.waitForSelector("[data-answer='0']");
+    await settled(page);
+    expect(await sections()).toEqual(before);
+    await page.goBack();
+    await page.waitForSelector("[data-answer='1']");
     await settled(page);
     expect(await sections()).toEqual(before);
     await page.keyboard.press("Control+Shift+KeyP");
@@ -197,7 +207,7 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
   test("the edges of the selection are dragged, and snap to events", async () => {
     const box = await page.locator(".tl-over").boundingBox();
     if (!box) throw new Error("no timeline");
-    const lane = ".tl-tree [data-in=chain]";
+    const lane = CHAIN;
     const [from, to] = (param("range") ?? "").split("-").map(Number) as [number, number];
     const shown = await shownWindow(page);
     const share = (at: number) => (at - shown.from) / (shown.to - shown.from);
@@ -228,6 +238,49 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
       (was) => new URLSearchParams(location.search).get("range") === was,
       `${from}-${to}`,
     );
+  });
+
+  test("the box of a drag stays open while an edge is dragged", async () => {
+    const drag = async (a: number, b: number) => {
+      const was = param("range");
+      const [start, end] = [await point(CHAIN, a), await point(CHAIN, b)];
+      await page.mouse.move(start.x, start.y);
+      await page.mouse.down();
+      await page.mouse.move(end.x, end.y, { steps: 4 });
+      await page.mouse.up();
+      await page.waitForFunction(
+        (old) => new URLSearchParams(location.search).get("range") !== old,
+        was,
+      );
+    };
+    await drag(0.3, 0.6);
+    await page.waitForSelector("[data-swept]");
+    const swept = param("swept");
+    const [from, to] = (param("range") ?? "").split("-").map(Number) as [number, number];
+    const shown = await shownWindow(page);
+    // The box covers the other edge.
+    await drag((from - shown.from) / (shown.to - shown.from), 0.2);
+    const [newFrom, newTo] = (param("range") ?? "").split("-").map(Number) as [number, number];
+    expect(newFrom).toBeLessThan(from);
+    expect(newTo).toBe(to);
+    expect(param("swept")).toBe(swept);
+    await page.waitForSelector("[data-swept]");
+    await page.locator("[data-stall-row]").first().click();
+    await settled(page);
+  });
+
+  test("a link of the answer scrolls to its lane", async () => {
+    const scroll = () => page.locator(".tl-scroll").evaluate((lanes) => lanes.scrollTop);
+    await page.locator(".tl-scroll").evaluate((lanes) => lanes.scrollTo(0, lanes.scrollHeight));
+    await settled(page);
+    const before = await scroll();
+    expect(before).toBeGreaterThan(100);
+    await page.locator(".chain .text-link").last().click();
+    await expect.poll(scroll).toBeLessThan(100);
+    await settled(page);
+    await page.keyboard.press("Escape");
+    await page.locator("[data-stall-row]").first().click();
+    await settled(page);
   });
 
   test("the wheel scrolls the lanes, with Ctrl it zooms; a setting turns that round", async () => {

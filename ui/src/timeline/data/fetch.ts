@@ -143,9 +143,11 @@ const lanesFetcher = new Fetcher<ListRequest>(
     const data = await getJson<Lanes>(tracePath(request.trace, "lanes"), request.params, signal);
     lanesFor = JSON.stringify(request);
     const { stall, resort } = sortedFor ?? { stall: undefined, resort: -1 };
-    // Opening a stall, or asking for it, sorts the lanes anew; a selection does not.
-    const keeps = stall === request.params.stall && resort === model.resort.peek();
-    sortedFor = { stall: request.params.stall as number | null, resort: model.resort.peek() };
+    // Opening another stall, or asking for it, sorts the lanes anew; a selection does not, nor does
+    // explaining one and going back to the stall.
+    const wanted = (request.params.stall as number | null) ?? stall ?? null;
+    const keeps = stall === wanted && resort === model.resort.peek();
+    sortedFor = { stall: wanted, resort: model.resort.peek() };
     lanesWithSamples = new Set(
       [...data.cpus, ...data.processes.flatMap((p) => p.threads)]
         .filter((l) => l.samples > 0)

@@ -1,5 +1,6 @@
 /** The timeline's actions, by mouse, key or palette: show a slice, walk along the chain, mark. */
 
+import { batch } from "@preact/signals";
 import { ApiError, getJson, isAbort, tracePath } from "../../api/client";
 import { whoText } from "../../api/who";
 import * as store from "../../state/store";
@@ -176,9 +177,11 @@ export function lookAtLink(index: number): void {
   const chain = model.chain.peek();
   const link = chain?.chain[index];
   if (!chain || !link) return;
-  store.chainLink.value = index;
-  model.focus.value = null;
-  showOnLane(link.lane, range(link.from, link.to));
+  batch(() => {
+    store.chainLink.value = index;
+    model.focus.value = null;
+    showOnLane(link.lane, range(link.from, link.to));
+  });
   const wake = link.wake
     ? `, ended by ${whoText(link.wake.by)} from ${link.wake.context}, ${link.wake.evidence}`
     : "";

@@ -187,7 +187,9 @@ export class Pointer {
             Math.max(whole.from, Math.round(chosen.from)),
             Math.min(whole.to, Math.round(chosen.to)),
           ),
-          drag.moves === "new" ? threadsBetween(drag.y, this.canvasPoint(event).y) : [],
+          drag.moves === "new"
+            ? threadsBetween(drag.y, this.canvasPoint(event).y)
+            : store.swept.peek(),
         );
       return;
     }
