@@ -1,14 +1,15 @@
 import { expect, test } from "vitest";
 import {
+  apportion,
   bytesText,
   confine,
   count,
   durationText,
   ns,
   percent,
-  percents,
   plural,
   range,
+  tenthsText,
   timeText,
 } from "./units";
 
@@ -44,12 +45,13 @@ test("a share is truncated: only the whole reads as 100 %", () => {
 test("the shares of a whole add up to it, and are those of the program's text", () => {
   // A stall of 1.481 s, of which it says 96.0, 2.8, 0.8, and five times 0.1.
   const parts = [1_421_130_000, 40_900_000, 11_500_000, 2_300_000, 1_900_000, 910_100, 2_000_000];
-  const told = percents(parts);
-  expect(told).toEqual(["96.0 %", "2.8 %", "0.8 %", "0.1 %", "0.1 %", "0.1 %", "0.1 %"]);
-  expect(percents([9_999, 1])).toEqual(["99.9 %", "0.1 %"]);
-  expect(percents([1, 1, 1])).toEqual(["33.4 %", "33.3 %", "33.3 %"]);
-  expect(percents([7])).toEqual(["100.0 %"]);
-  expect(percents([0, 0])).toEqual(["0.0 %", "0.0 %"]);
+  const told = (of: readonly number[]) => apportion(of).map(tenthsText);
+  expect(told(parts)).toEqual(["96.0 %", "2.8 %", "0.8 %", "0.1 %", "0.1 %", "0.1 %", "0.1 %"]);
+  expect(told([9_999, 1])).toEqual(["99.9 %", "0.1 %"]);
+  expect(told([1, 1, 1])).toEqual(["33.4 %", "33.3 %", "33.3 %"]);
+  expect(told([7])).toEqual(["100.0 %"]);
+  expect(told([0, 0])).toEqual(["0.0 %", "0.0 %"]);
+  expect(apportion([1, 1, 1], 100)).toEqual([34, 33, 33]);
 });
 
 test("a range is moved into the trace, and clipped only if it is longer", () => {

@@ -81,15 +81,16 @@ export function percent(part: number, whole: number): string {
 }
 
 /**
- * Formats the parts of a whole, which add up to 100.0 %, as the program's own text does. Each is
- * truncated, and the tenths that are left go to those that lost most. Only the whole is `100.0 %`.
+ * The parts of a whole in tenths of a percent, which add up to `of`, as the program's own text has
+ * them. Each is truncated, and the tenths that are left go to those that lost most. Only the whole
+ * is 100.0 %.
  */
-export function percents(parts: readonly number[]): string[] {
+export function apportion(parts: readonly number[], of = 1000): number[] {
   const whole = parts.reduce((sum, part) => sum + part, 0);
-  if (whole <= 0) return parts.map(() => "0.0 %");
-  const exact = parts.map((part) => (part / whole) * 1000);
+  if (whole <= 0) return parts.map(() => 0);
+  const exact = parts.map((part) => (part / whole) * of);
   const tenths = exact.map((share) => Math.floor(share + 1e-9));
-  const left = 1000 - tenths.reduce((sum, share) => sum + share, 0);
+  const left = of - tenths.reduce((sum, share) => sum + share, 0);
   const lost = (i: number) => (exact[i] ?? 0) - (tenths[i] ?? 0);
   const isAlmostAll = (i: number) => Number(tenths[i] === 999);
   parts
@@ -99,8 +100,11 @@ export function percents(parts: readonly number[]): string[] {
     .forEach((i) => {
       tenths[i] = (tenths[i] ?? 0) + 1;
     });
-  return tenths.map((share) => `${(share / 10).toFixed(1)} %`);
+  return tenths;
 }
+
+/** Formats tenths of a percent: `99.9 %`. */
+export const tenthsText = (tenths: number): string => `${(tenths / 10).toFixed(1)} %`;
 
 /** Formats a file size: `14.2 MiB`. */
 export function bytesText(value: number): string {

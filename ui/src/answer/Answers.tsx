@@ -12,11 +12,12 @@ import { openMenu } from "../parts/MenuHost";
 import { svgText } from "../parts/svg";
 import * as store from "../state/store";
 import { replacing } from "../state/url";
-import { durationText, percents, plural, timeText } from "../units";
+import { durationText, plural, timeText } from "../units";
 import { Clauses } from "./Clauses";
 import { Compare } from "./Compare";
 import { Partition } from "./Partition";
 import { StallList } from "./StallList";
+import { tenthsOf, toldShare } from "./shares";
 import { markdown } from "./spans";
 import "./answer.css";
 
@@ -256,12 +257,12 @@ function fetchReport(): void {
 function copies(answer: StallAnswer) {
   const headline =
     answer.clauses.find((clause) => clause.kind === "headline")?.text.trim() ?? answer.headline;
-  const shares = percents(answer.partition.map((part) => part.ns));
-  const parts = answer.partition.map((part, i) => ({
+  const tenths = tenthsOf(answer.partition);
+  const parts = answer.partition.map((part) => ({
     label: part.label,
     who: part.who ? whoText(part.who) : "",
     time: durationText(part.ns),
-    share: shares[i] ?? "",
+    share: toldShare([part], tenths),
   }));
   const pictures = () => {
     const found = ["overview-picture", "partition-picture"].map((id) =>

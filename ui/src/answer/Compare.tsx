@@ -1,9 +1,11 @@
 /** Several threads in the same time range: where the time of each went, side by side. */
+import { threadItems } from "../actions";
 import { threadName } from "../api/data";
 import type { StallAnswer } from "../api/types";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { menuOf } from "../parts/MenuHost";
 import * as store from "../state/store";
-import { durationText, percent, timeText } from "../units";
+import { durationText, tenthsText, timeText } from "../units";
 import { type Column, rowsOf } from "./compareRows";
 import { MAX_THREADS, useExplained } from "./explained";
 import { PartsBar } from "./PartsBar";
@@ -32,6 +34,7 @@ export function Compare() {
             class="text-link"
             title="Explain this thread alone"
             onClick={() => store.select({ threads: [thread] })}
+            onContextMenu={menuOf(threadName(thread), () => threadItems(thread, range))}
           >
             {threadName(thread)}
           </button>
@@ -67,9 +70,7 @@ function Figures({ columns }: { columns: readonly StallAnswer[] }) {
             <th scope="row">{row.label}</th>
             {row.ns.map((ns, i) => (
               <td class="num" key={i}>
-                {ns === 0
-                  ? "–"
-                  : `${durationText(ns)}  ${percent(ns, columns[i]?.duration_ns ?? 0)}`}
+                {ns === 0 ? "–" : `${durationText(ns)}  ${tenthsText(row.tenths[i] ?? 0)}`}
               </td>
             ))}
           </tr>

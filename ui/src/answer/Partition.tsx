@@ -10,11 +10,20 @@ import { type MenuItem, openMenu } from "../parts/MenuHost";
 import { Patterns, patternId } from "../parts/Patterns";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
-import { durationText, percent, percents, range } from "../units";
-import { crowdText, type Share, segments, shareText, shownShares, whose } from "./shares";
+import { durationText, percent, range } from "../units";
+import {
+  crowdText,
+  MAX_ROWS,
+  type Share,
+  segments,
+  shareText,
+  shownShares,
+  tenthsOf,
+  toldShare,
+  whose,
+} from "./shares";
 
 const HEIGHT = 26;
-const MAX_ROWS = 6;
 /** What was explained, by its headline. */
 const WHOLE: Readonly<Record<string, string>> = { WINDOW: "time range", WAIT: "wait" };
 
@@ -29,7 +38,7 @@ export function Partition({
   const ref = useRef<HTMLDivElement>(null);
   const width = useSize(ref).value.width;
   const shown = shownShares(answer.partition, MAX_ROWS);
-  const told = percents(shown.map((share) => share.ns));
+  const tenths = tenthsOf(answer.partition);
   const sum = answer.partition.reduce((ns, part) => ns + part.ns, 0);
   return (
     <section class="partition" aria-label="Where the time went">
@@ -76,11 +85,11 @@ export function Partition({
       <div class="partition-body">
         <table class="parts">
           <tbody>
-            {shown.map((share, i) => (
+            {shown.map((share) => (
               <Rows
                 key={`${answer.id} ${shareText(share)}`}
                 share={share}
-                told={told[i] ?? ""}
+                tenths={tenths}
                 answer={answer}
               />
             ))}
@@ -104,19 +113,24 @@ export function Partition({
 
 interface RowsProps {
   share: Share;
-  /** How much it is of the whole. */
-  told: string;
+  tenths: ReadonlyMap<Part, number>;
   answer: StallAnswer;
 }
 
 /** A share; a crowd's members below it while it is open. */
-function Rows({ share, told, answer }: RowsProps) {
+function Rows({ share, tenths, answer }: RowsProps) {
   const open = useSignal(false);
   const { part, members } = share;
   const first = members.length > 1 ? null : part;
   return (
     <>
-      <Row part={part} ns={share.ns} told={told} members={members} answer={answer}>
+      <Row
+        part={part}
+        ns={share.ns}
+        told={toldShare(members, tenths)}
+        members={members}
+        answer={answer}
+      >
         {first ? (
           <Whose part={first} />
         ) : (
@@ -136,7 +150,7 @@ function Rows({ share, told, answer }: RowsProps) {
             key={i}
             part={member}
             ns={member.ns}
-            told={percent(member.ns, answer.duration_ns)}
+            told={toldShare([member], tenths)}
             members={[member]}
             answer={answer}
             inside

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Part, StallEntry, TextLink, Who } from "../api/types";
 import { ns, range } from "../units";
 import { area, pack } from "./bars";
-import { segments, shownShares } from "./shares";
+import { segments, shownShares, tenthsOf, toldShare } from "./shares";
 import { lines, spansOf } from "./spans";
 
 const link = (start: number, end: number): TextLink => ({
@@ -70,6 +70,21 @@ test("in the bar a crowd is one segment, also if nobody of it could be seen alon
     ["gomacc", 300, 75],
     [null, 100, 25],
   ]);
+});
+
+test("a part has one figure wherever it is told, and a crowd's members add up to its line", () => {
+  const who = (thread: number) => ({ thread, tid: thread, name: "gomacc" }) as unknown as Who;
+  const crowd = [1, 1, 1].map((ns, i) => ({ ...part(ns), who: who(i) }));
+  const large = { ...part(9_815), label: "ran", state: 1 };
+  const other = { ...part(182), label: "waited for a CPU", state: 2 };
+  const parts = [large, other, ...crowd];
+  const tenths = tenthsOf(parts);
+  expect([[large], [other], crowd].map((some) => toldShare(some, tenths))).toEqual([
+    "98.2 %",
+    "1.8 %",
+    "0.0 %",
+  ]);
+  expect([...tenths.values()].reduce((sum, one) => sum + one, 0)).toBe(1000);
 });
 
 test("the rest is merged by kind, unless it is a single part", () => {

@@ -17,7 +17,7 @@ test("shares of one kind are one row, whoever they are of, and the largest comes
     { parts: [part("ran", 8)] },
   ]);
   expect(rows).toEqual([
-    { label: "ran", ns: [1, 8] },
-    { label: "lock held", ns: [7, 0] },
+    { label: "ran", ns: [1, 8], tenths: [125, 1000] },
+    { label: "lock held", ns: [7, 0], tenths: [875, 0] },
   ]);
 });

@@ -1,7 +1,7 @@
 /** The parts of a stall, with those too small to show merged by kind, so that the sum is exact. */
 import type { Part } from "../api/types";
 import { whoText } from "../api/who";
-import { count } from "../units";
+import { apportion, count, tenthsText } from "../units";
 
 /** One part, or several of one kind. */
 export interface Share {
@@ -107,6 +107,32 @@ export function shownShares(parts: readonly Part[], max: number): Share[] {
     );
   }
   return [...all.slice(0, keep), ...[...rest.values()].sort((a, b) => b.ns - a.ns)];
+}
+
+/** Maximum lines of the table of an answer before the rest is merged. */
+export const MAX_ROWS = 6;
+
+/**
+ * How much of the whole each part is, in tenths of a percent. Wherever it is told, it is what the
+ * table of the answer says; the members of a crowd add up to its line.
+ */
+export function tenthsOf(parts: readonly Part[]): ReadonlyMap<Part, number> {
+  const shown = shownShares(parts, MAX_ROWS);
+  const lines = apportion(shown.map((share) => share.ns));
+  return new Map(
+    shown.flatMap(({ members }, line) => {
+      const tenths = apportion(
+        members.map((part) => part.ns),
+        lines[line],
+      );
+      return members.map((part, i) => [part, tenths[i] ?? 0] as const);
+    }),
+  );
+}
+
+/** What several parts are together: `98.2 %`. */
+export function toldShare(parts: readonly Part[], tenths: ReadonlyMap<Part, number>): string {
+  return tenthsText(parts.reduce((sum, part) => sum + (tenths.get(part) ?? 0), 0));
 }
 
 /** How many and who: `300 gomacc`. */

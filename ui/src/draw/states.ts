@@ -56,7 +56,14 @@ const list: readonly (readonly [
   ["io", "I/O", "--io", BARS, 0.8, "waited for a disk or a file system"],
   ["memory", "memory", "--memory", GRID, 0.8, "waited for memory"],
   ["timer", "timer", "--timer", DOTS, 0.5, "slept until a timer expired"],
-  ["ipc", "IPC", "--ipc", LINES, 0.8, "waited for another thread or process: a pipe, a socket"],
+  [
+    "ipc",
+    "other thread",
+    "--ipc",
+    LINES,
+    0.8,
+    "waited for another thread or process: a pipe, a socket, the end of a process, the kernel's work",
+  ],
   ["idle", "idle", "--idle", PLAIN, 0.15, "had nothing to do"],
   [
     "stopped",
@@ -66,7 +73,14 @@ const list: readonly (readonly [
     0.8,
     "stopped by a signal, a debugger or the freezer",
   ],
-  ["slept", "slept", "--timer", DASHES, 0.6, "slept; its stack does not show what for"],
+  [
+    "slept",
+    "slept",
+    "--timer",
+    DASHES,
+    0.6,
+    "slept for a device, or for something that its stack does not show",
+  ],
   ["network", "network", "--ipc", WAVES, 0.8, "waited for the network"],
   [
     "condition",

@@ -10,6 +10,7 @@ import { css } from "../draw/colour";
 import { type Measure, memoise } from "../draw/text";
 import { readTheme } from "../draw/theme";
 import { placeTooltip } from "../draw/tooltip";
+import { leftOutText } from "../leftOut";
 import * as store from "../state/store";
 import { theme } from "../state/theme";
 import { percent } from "../units";
@@ -253,7 +254,11 @@ function Empty() {
   if (error)
     return <p class="fl-empty">{error.hint ? `${error.message}. ${error.hint}` : error.message}</p>;
   if (data && model.tree.value.total === 0)
-    return <p class="fl-empty">The selection has no {store.stacks.value.of}s with stacks.</p>;
+    return (
+      <p class="fl-empty">
+        The selection has no {store.stacks.value.of}s with stacks.{leftOutText()}
+      </p>
+    );
   if (!data && loading) return <p class="fl-empty">Adding up the stacks…</p>;
   return null;
 }

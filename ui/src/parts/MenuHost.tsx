@@ -40,6 +40,14 @@ export function openMenu(
   };
 }
 
+/** Opens a menu on a right click, or on `Shift+F10` where the element has the focus. */
+export function menuOf(label: string, items: () => readonly MenuItem[]) {
+  return (event: MouseEvent): void => {
+    event.preventDefault();
+    openMenu(label, items(), { x: event.clientX, y: event.clientY });
+  };
+}
+
 function close(restoreFocus = true): void {
   const was = open.peek();
   open.value = null;

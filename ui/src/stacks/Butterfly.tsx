@@ -7,6 +7,7 @@ import { liveQuery } from "../api/query";
 import { stacksQuery } from "../api/stacks";
 import type { ButterflyNode, Ranking, Butterfly as Wings } from "../api/types";
 import { functionMenu } from "../functionMenu";
+import { leftOutText } from "../leftOut";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
@@ -159,7 +160,9 @@ function Ranked({ data }: { data: Ranking }) {
       )}
       {list.length === 0 && (
         <p class="empty">
-          {data.ranking.length === 0 ? "The selection has no stacks." : "No name matches."}
+          {data.ranking.length === 0
+            ? `The selection has no stacks.${leftOutText()}`
+            : "No name matches."}
         </p>
       )}
     </>

@@ -6,7 +6,9 @@ import { liveQuery } from "../api/query";
 import { stacksQuery } from "../api/stacks";
 import type { HotFunctions as FunctionList, HotFunction } from "../api/types";
 import { copy } from "../copy";
+import { functionMenu } from "../functionMenu";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { menuOf } from "../parts/MenuHost";
 import * as store from "../state/store";
 import { count, plural } from "../units";
 
@@ -90,6 +92,7 @@ function Functions({ data }: { data: FunctionList }) {
                     function: entry.function,
                   })
                 }
+                onContextMenu={menuOf(entry.function, () => functionMenu(entry.function, "sample"))}
               >
                 {entry.function}
               </button>

@@ -8,7 +8,7 @@ import type { Frame, StackAnswer, StackRef } from "../api/types";
 import { copy } from "../copy";
 import { functionMenu } from "../functionMenu";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
-import { openMenu } from "../parts/MenuHost";
+import { menuOf, openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 
 const NAMES = { wait: "Waited in", wake: "Woken from", sample: "Executing" } as const;
@@ -60,6 +60,7 @@ export function StackFrames({ stack }: { stack: StackRef }) {
                   event.currentTarget,
                 )
               }
+              onContextMenu={menuOf(frame.function, () => functionMenu(frame.function, data.kind))}
             >
               {frame.function}
               {frame.inlined && <span class="dim"> (inlined)</span>}

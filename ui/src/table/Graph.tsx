@@ -32,6 +32,15 @@ export function Graph({ of, first }: { of: Arrangement; first: TablePage | null 
 /** Approximate width of a character of a bar's name. */
 const CHAR_PX = 6;
 
+/** Maximum width of the bars of a group. */
+const MAX_BARS = 90;
+
+/** The width of a group: as much as the longest name needs, if there is room for that. */
+export function slotWidth(width: number, names: readonly string[]): number {
+  const longest = Math.max(0, ...names.map((name) => name.length));
+  return Math.min(Math.max(MAX_BARS, (longest + 1) * CHAR_PX), width / Math.max(1, names.length));
+}
+
 /** Cuts a name at its end, or a stack at its root. */
 function shorten(name: string, length: number, stack: boolean): string {
   if (name.length <= length) return name;
@@ -50,8 +59,15 @@ function columnIndex(page: TablePage, text: string): number {
 
 function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: number }) {
   const rows = page.rows.slice(0, MAX_ENTRIES);
-  const slot = Math.min(90, width / Math.max(1, rows.length));
-  const bar = Math.max(1, (slot - 4) / of.graph.length);
+  const names = rows.map(({ cells: [cell = null] }) => ({
+    text: (isStack(cell) ? cell.told : cellText(cell, page.columns[0]?.kind ?? "text")) || "(none)",
+    stack: isStack(cell),
+  }));
+  const slot = slotWidth(
+    width,
+    names.map((name) => name.text),
+  );
+  const bar = Math.max(1, (Math.min(MAX_BARS, slot) - 4) / of.graph.length);
   return (
     <svg width={width} height={HEIGHT}>
       {of.graph.map((text, series) => {
@@ -62,10 +78,7 @@ function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
         const { tag, name: column } = title(text);
         return values.map((value, i) => {
           const height = (value / top) * (HEIGHT - 22);
-          const cell = rows[i]?.cells[0] ?? null;
-          const name =
-            (isStack(cell) ? cell.told : cellText(cell, page.columns[0]?.kind ?? "text")) ||
-            "(none)";
+          const { text: name, stack } = names[i] ?? { text: "", stack: false };
           return (
             <g key={`${text} ${i}`}>
               <title>{`${name}: ${tag} ${column} ${cellText(value, kind)}`}</title>
@@ -78,7 +91,7 @@ function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
               />
               {series === 0 && slot >= 44 && (
                 <text x={i * slot + 2} y={HEIGHT - 3} font-size="10" fill="var(--dim)">
-                  {shorten(name, Math.floor(slot / CHAR_PX), isStack(cell))}
+                  {shorten(name, Math.floor(slot / CHAR_PX), stack)}
                 </text>
               )}
             </g>

@@ -1,11 +1,13 @@
 /** What the threads did whose lanes the last drag crossed, in the time that it selected. */
+import { threadItems } from "../actions";
 import { MAX_THREADS, useExplained } from "../answer/explained";
 import { PartsBar } from "../answer/PartsBar";
-import { shareText, shownShares } from "../answer/shares";
+import { shareText, shownShares, tenthsOf, toldShare } from "../answer/shares";
 import { threadName } from "../api/data";
 import type { StallAnswer } from "../api/types";
+import { menuOf } from "../parts/MenuHost";
 import * as store from "../state/store";
-import { durationText, lengthOf, percent, plural } from "../units";
+import { durationText, lengthOf, plural } from "../units";
 
 export function Swept() {
   return store.sweptAlone.value.length > 0 ? <Card /> : null;
@@ -50,7 +52,9 @@ function Card() {
       <dl tabIndex={0} aria-label="Where the time went">
         {(data ?? []).map(({ thread, answer, problem }) => (
           <div key={thread} data-swept={thread}>
-            <dt>{threadName(thread)}</dt>
+            <dt onContextMenu={menuOf(threadName(thread), () => threadItems(thread, range))}>
+              {threadName(thread)}
+            </dt>
             <dd>
               {answer ? (
                 <>
@@ -73,13 +77,14 @@ function Card() {
 }
 
 function Lines({ answer, max }: { answer: StallAnswer; max: number }) {
+  const tenths = tenthsOf(answer.partition);
   return (
     <ul>
       {shownShares(answer.partition, max)
         .slice(0, max)
         .map((share) => (
           <li key={shareText(share)}>
-            <span class="num">{percent(share.ns, answer.duration_ns)}</span> {shareText(share)}
+            <span class="num">{toldShare(share.members, tenths)}</span> {shareText(share)}
           </li>
         ))}
     </ul>

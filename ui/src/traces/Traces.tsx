@@ -2,10 +2,10 @@
  * The trace folder: each trace with its first answer and notes; open, rename, delete, add files.
  */
 import { type Signal, useSignal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { getJson, send } from "../api/client";
 import { server } from "../api/data";
-import { asApiError, liveQuery } from "../api/query";
+import { asApiError, liveQuery, type QueryState } from "../api/query";
 import type { TraceEntry } from "../api/types";
 import { Fleet } from "../fleet/Fleet";
 import { Dialog } from "../parts/Dialog";
@@ -18,8 +18,9 @@ import { passes, Rows } from "./Rows";
 import { type Upload, upload, uploads } from "./upload";
 import "./traces.css";
 
-/** How often the list is fetched again while traces are being judged. */
+/** How often the list is fetched again: while traces are being judged, and else. */
 const JUDGING_POLL_MS = 1000;
+const POLL_MS = 5000;
 
 type DialogKind = "rename" | "delete";
 
@@ -33,14 +34,20 @@ export function Traces() {
     [],
   );
   useEffect(() => list.stop, []);
-  const { data, error } = list.state.value;
+  const { data, error } = useKept(list.state.value);
   // The server judges the traces one after the other.
   const judging = data?.traces.some((entry) => entry.judging) ?? false;
   useEffect(() => {
-    if (!judging) return;
-    const timer = setTimeout(list.refetch, JUDGING_POLL_MS);
-    return () => clearTimeout(timer);
-  }, [data, judging]);
+    const look = () => {
+      if (!document.hidden && !list.state.peek().loading) list.refetch();
+    };
+    const timer = setInterval(look, judging ? JUDGING_POLL_MS : POLL_MS);
+    document.addEventListener("visibilitychange", look);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", look);
+    };
+  }, [judging]);
   const over = useSignal(false);
   const dialog = useSignal<{ kind: DialogKind; entry: TraceEntry } | null>(null);
   const filter = useSignal("");
@@ -94,6 +101,18 @@ export function Traces() {
       )}
     </main>
   );
+}
+
+/** Of a list that is fetched again and again: what came last, also while it loads or after it failed. */
+function useKept<T>({
+  data,
+  error,
+  loading,
+}: QueryState<T>): Pick<QueryState<T>, "data" | "error"> {
+  const kept = useRef<Pick<QueryState<T>, "data" | "error">>({ data: null, error: null });
+  const before = kept.current;
+  kept.current = { data: data ?? before.data, error: loading ? before.error : error };
+  return kept.current;
 }
 
 function addFiles(files: readonly File[], changed: () => void): void {

@@ -194,6 +194,54 @@ describe.skipIf(skipReason("folder") !== null)("folder", () => {
     await settled(page);
   });
 
+  test("a file that appears or vanishes is noticed, and what is being done stays", async () => {
+    const added = join(bed.folder, "appeared.hitch");
+    const notes = card("starve.hitch").getByRole("textbox");
+    const list = page.locator(".trace-table");
+    await list.evaluate((element) => element.setAttribute("data-same", ""));
+    const chosen = page.getByRole("checkbox", { name: "Select many-1.hitch" });
+    await chosen.check();
+    const before = await notes.inputValue();
+    await notes.fill("half a sen");
+    writeFileSync(added, readFileSync(STARVE));
+    await card("appeared.hitch").waitFor();
+    expect(await notes.inputValue()).toBe("half a sen");
+    expect(await notes.evaluate((element) => element === document.activeElement)).toBe(true);
+    await notes.fill(before);
+    await page.getByRole("button", { name: "More for many-2.hitch" }).click();
+    await page.getByRole("menu").waitFor();
+    rmSync(added);
+    await card("appeared.hitch").waitFor({ state: "detached" });
+    expect(await page.getByRole("menu").count()).toBe(1);
+    expect(await chosen.isChecked()).toBe(true);
+    expect(await list.getAttribute("data-same")).toBe("");
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Clear", exact: true }).click();
+  });
+
+  test("a hidden page does not ask for the list, and does when it is shown again", async () => {
+    let asked = 0;
+    await page.clock.install();
+    await page.route("**/api/traces", (route) => {
+      asked += 1;
+      return route.continue();
+    });
+    const show = (hidden: boolean) =>
+      page.evaluate((to) => {
+        Object.defineProperty(document, "hidden", { value: to, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }, hidden);
+    await page.reload();
+    await settled(page);
+    await show(true);
+    const before = asked;
+    await page.clock.runFor(30_000);
+    expect(asked).toBe(before);
+    await show(false);
+    await expect.poll(() => asked).toBe(before + 1);
+    await page.unroute("**/api/traces");
+  });
+
   test("damaged and empty files are listed with what is wrong and what to do", async () => {
     writeFileSync(join(bed.folder, "empty.hitch"), "");
     writeFileSync(join(bed.folder, "letter.hitch"), "Dear Sir or Madam");

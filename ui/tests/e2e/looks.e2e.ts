@@ -76,6 +76,18 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
     }
     await page.getByRole("button", { name: "Timeline", exact: true }).click();
     await one("the timeline alone", /Timeline/);
+    let tables = () => {};
+    const late = new Promise<void>((done) => (tables = done));
+    await page.route("**/api/t/starve.hitch/tables", async (route) => {
+      await late;
+      await route.continue();
+    });
+    await go("trace=starve.hitch&view=tables");
+    await page.getByText("Preparing the tables …").waitFor();
+    await one("tables, loading", /Tables/);
+    tables();
+    await settled(page);
+    await one("tables", /Tables/);
     await go("trace=cut.data");
     await page.locator(".error-box").waitFor();
     await one("a damaged trace", /^cut\.data cannot be/);

@@ -217,6 +217,42 @@ const PLACES: readonly Place[] = [
     items: [...FUNCTION, "Without this function"],
   },
   {
+    name: "a function by address",
+    query: "view=stacks&of=sample&form=address",
+    open: secondary(".ranked .name"),
+    items: [...FUNCTION, "Without this function", "Samples by address, with instructions"],
+  },
+  {
+    name: "a function by address, by key",
+    query: "view=stacks&of=sample&form=address",
+    open: async (page) => {
+      await page.locator(".ranked .name").first().focus();
+      await page.keyboard.press("Shift+F10");
+    },
+    items: FUNCTION,
+  },
+  {
+    name: "a frame of a whole stack",
+    query: "view=tables&by=wait stack",
+    open: async (page) => {
+      await following(secondary(".grid-row .cell.stack"), "Show the whole stack")(page);
+      await secondary(".frames .frame")(page);
+    },
+    items: FUNCTION,
+  },
+  {
+    name: "a thread of a comparison",
+    query: "range=500000000-1500000000&thread=3,4",
+    open: secondary(".compare-row .text-link"),
+    items: ["Explain this", ...THREAD],
+  },
+  {
+    name: "a thread of the box of a drag",
+    query: "range=500000000-1500000000&swept=3,4",
+    open: secondary(".tl-swept dt"),
+    items: ["Explain this", ...THREAD],
+  },
+  {
     name: "a trace of the folder",
     query: null,
     open: secondary("[data-trace]"),
