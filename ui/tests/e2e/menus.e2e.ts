@@ -219,17 +219,12 @@ const PLACES: readonly Place[] = [
   {
     name: "a function by address",
     query: "view=stacks&of=sample&form=address",
-    open: secondary(".ranked .name"),
-    items: [...FUNCTION, "Without this function", "Samples by address, with instructions"],
-  },
-  {
-    name: "a function by address, by key",
-    query: "view=stacks&of=sample&form=address",
+    // By key: a right click on another function is tried at the butterfly.
     open: async (page) => {
       await page.locator(".ranked .name").first().focus();
       await page.keyboard.press("Shift+F10");
     },
-    items: FUNCTION,
+    items: [...FUNCTION, "Without this function", "Samples by address, with instructions"],
   },
   {
     name: "a frame of a whole stack",
@@ -242,7 +237,7 @@ const PLACES: readonly Place[] = [
   },
   {
     name: "a thread of a comparison",
-    query: "range=500000000-1500000000&thread=3,4",
+    query: "stall=&range=500000000-1500000000&thread=3,4",
     open: secondary(".compare-row .text-link"),
     items: ["Explain this", ...THREAD],
   },
