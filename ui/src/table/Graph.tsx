@@ -42,9 +42,9 @@ export function slotWidth(width: number, names: readonly string[]): number {
 }
 
 /** Cuts a name at its end, or a stack at its root. */
-function shorten(name: string, length: number, stack: boolean): string {
+export function shorten(name: string, length: number, stack: boolean): string {
   if (name.length <= length) return name;
-  return `${(stack ? name.slice(-length) : name.slice(0, length - 1)).trim()}…`;
+  return stack ? `…${name.slice(1 - length).trim()}` : `${name.slice(0, length - 1).trim()}…`;
 }
 
 /** Index of a graphed column in a page's cells. */
