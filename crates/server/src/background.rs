@@ -23,6 +23,11 @@ pub(crate) const MAX_BYTES: u64 = 512 << 20;
 /// How often it looks whether an open trace has been read.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// A file of this size keeps a core busy for seconds, bytes. It is judged a little later: who looks at a
+/// list mostly opens a trace of it first.
+const LONG_BYTES: u64 = 32 << 20;
+const BEFORE_LONG: Duration = Duration::from_secs(2);
+
 /// Begins to judge what has not been judged, if nothing is being judged already.
 pub(crate) fn start(app: &Arc<App>) {
     if app.folder.single().is_some() {
@@ -67,6 +72,9 @@ fn run(app: &Weak<App>, first: Job) {
         .build();
     let mut job = Some(first);
     while let (Some((name, path, stamp)), Ok(pool)) = (job.take(), &pool) {
+        if stamp.bytes >= LONG_BYTES {
+            thread::sleep(BEFORE_LONG);
+        }
         let Some(app) = app.upgrade() else { return };
         while app.open().iter().any(|(.., opened)| is_busy(&opened.status().0)) {
             thread::sleep(PAUSE);
