@@ -116,8 +116,8 @@ pub fn open_stacks(file: File) -> Result<Trace, Error> {
     read(content.bytes(), Scope::Stacks, &|part| content.release(part))
 }
 
-/// Minimum length of a file whose newest part is read first, bytes: a shorter one is read in half a
-/// second.
+/// Minimum length of a file whose newest part is read first, bytes: a shorter one is read within
+/// about a second.
 const MIN_LEN: usize = 64 << 20;
 /// How much of all rings is the newest part, bytes: a million switches and wake-ups.
 const NEWEST_LEN: u64 = 8 << 20;

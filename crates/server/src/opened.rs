@@ -15,7 +15,7 @@ use crate::questions::{Questions, Turn};
 use crate::{Error, Tools};
 use rayon::ThreadPool;
 use serde_json::{Map, Value};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -209,9 +209,11 @@ fn own(
         if is_shown {
             questions.wait_for_calm(CALM, MAX_CALM);
         }
-        let result = answer(path, tools, progress, questions, &Reading::new(is_shown));
+        let whole = || answer(path, tools, progress, questions, &Reading::new(is_shown));
+        let result = catch_unwind(AssertUnwindSafe(whole));
+        // Also after a bug, or the newest part would be shown for ever.
         questions.turn(Turn::Closed);
-        result
+        result.unwrap_or_else(|bug| resume_unwind(bug))
     })
 }
 

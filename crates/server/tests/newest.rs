@@ -91,3 +91,14 @@ fn a_bug_in_the_newest_part_is_no_bug_of_the_whole() {
     let served = Served::by(tools, LIMIT, |_| {});
     assert_eq!(served.until_judged("starve.hitch")["stage"], "ready");
 }
+
+#[test]
+fn a_bug_in_reading_the_whole_is_said_though_its_newest_part_was_shown() {
+    let newest = |path: &Path| open(path).ok();
+    let whole = |_: &Path| panic!("a bug");
+    let tools = Tools { open: Box::new(whole), open_newest: Box::new(newest), ..tools() };
+    let served = Served::by(tools, LIMIT, |_| {});
+    let status = served.until_judged("starve.hitch");
+    assert_eq!(status["stage"], "failed", "{status}");
+    served.assert_alive();
+}

@@ -126,7 +126,7 @@ fn stacks_are_there_without_the_events() {
 #[test]
 fn the_newest_part_is_the_end_of_the_whole() {
     let (first, _) = ring();
-    // A block that refers to the stacks of the first, and another with the samples and facts.
+    // A block that refers to the stacks of the first.
     let mut second = Vec::new();
     for word in [2_u64, 9_000, 7] {
         second.extend(word.to_le_bytes());
