@@ -18,7 +18,9 @@
 //! `exit-storm` is a thread group: a hundred processes exit at the same time and keep everything
 //! off the CPUs, including themselves. Any other thread that needed a CPU then may be the first
 //! victim, and no single wait is all of the hang. But the group must be named, and the waits
-//! attributed to it must together cover half of the hang.
+//! attributed to it must together cover half of the hang. The first victim may also be the pool,
+//! whose loop stands still because it waits for the group: that is a stall of an event loop, by the
+//! same cause.
 //!
 //! A wrong answer fails at once, unless the host or other programs took CPUs during that recording:
 //! then the hang may not be the intended one. Such a recording is also `NOISY`, but only twice; the
@@ -609,6 +611,9 @@ fn check_verdict(complaints: &mut Complaints, stall: &Value, outcome: &Outcome) 
     if !is_thread_group(outcome) {
         complaints.expect_str(stall, "/victim/thread", &[&answer.victim_thread]);
         complaints.expect_str(stall, "/victim/process", &[&answer.victim_process]);
+    } else if stall["kind"] == "event_loop" {
+        // Of all victims of the group, only the pool runs a loop.
+        complaints.expect_str(stall, "/victim/process", &[&outcome.program]);
     }
     let (thread, process) = if outcome.program == "slow-disk" {
         let waited_longest = items(&stall["partition"])

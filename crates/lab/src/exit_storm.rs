@@ -41,7 +41,8 @@ fn answer() -> Answer {
         culprit_thread: "lab-worker".into(),
         also_named: vec![],
         pattern: "cpu_starvation".into(),
-        kinds: vec!["cpu_starvation".into()],
+        // The pool is an event loop: it polls for workers that are ready, before it waits for them.
+        kinds: vec!["cpu_starvation".into(), "event_loop".into()],
         min_duration_ms: 150,
         // A worker may lose its CPU anywhere in its exit.
         victim_function: String::new(),

@@ -5,20 +5,16 @@ use super::proofs::{Proofs, event_of};
 use super::waker_vs_holder::WakerVsHolder;
 use super::words::{at, headline};
 use crate::diagnose::Stall;
-use crate::explain::{ChainLink, Hop, LinkState, Share, What, class_of, fell_asleep};
+use crate::explain::{ChainLink, Hop, LinkState, ShareLine, ShareLines, class_of, fell_asleep};
 use crate::stalls::machine;
 use crate::user_marks::{MarkKind, UserMark};
 use crate::wording::sentence::{Sentence, Span, Subject, count, duration, plural, sentence};
-use crate::wording::{Event, Reference, ThreadGroup, thread_groups, units, wait_words};
+use crate::wording::{Event, Reference, units, wait_words};
 use crate::{Analysis, WaitClass};
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use unhitch_model::{NameId, ThreadId, Time, Trace, Window};
+use unhitch_model::{NameId, ThreadId, Window};
 
-/// Maximum lines of the partition; the rest is summed, so that the lines always add up.
-const MAX_SHARES: usize = 6;
 /// Maximum links of the chain.
 const MAX_LINKS: usize = 8;
 /// Maximum other victims that are listed.
@@ -395,25 +391,11 @@ fn right(span: Span, width: usize) -> Span {
     Span { text: format!("{:>width$}", span.text), ..span }
 }
 
-/// A line of the partition: what the time went to, who was responsible, how long.
-struct Line {
-    what: What,
-    who: Option<ThreadGroup>,
-    ns: u64,
-}
-
-/// The partition, largest part first, and its sum. Threads of one name, none of which accounts for
-/// much, share a line.
+/// The partition, largest part first, and its sum.
 fn shares(proofs: &Proofs<'_>) -> Vec<Clause> {
     let (total_ns, at) = (proofs.window().duration_ns(), proofs.window().end);
-    let lines = lines(proofs.analysis.trace, at, &proofs.shares);
-    let shown = if lines.len() > MAX_SHARES + 1 { MAX_SHARES } else { lines.len() };
-    let (shown, rest) = lines.split_at(shown);
-    let members = |line: &Line| line.who.map_or(1, |who| who.members);
-    let rest_ns: u64 = rest.iter().map(|line| line.ns).sum();
-    let printed: Vec<u64> =
-        shown.iter().map(|line| line.ns).chain((!rest.is_empty()).then_some(rest_ns)).collect();
-    let mut percents = units::percents(&printed).into_iter();
+    let lines = ShareLines::of(proofs.analysis.trace, at, &proofs.shares);
+    let mut percents = lines.percents().into_iter();
     let mut row = |what: &str, ns: u64, who: Sentence| {
         let percent = format!("{:>7}", percents.next().unwrap_or_default());
         let time = right(duration(ns), 12);
@@ -422,7 +404,7 @@ fn shares(proofs: &Proofs<'_>) -> Vec<Clause> {
         Clause::new(ClauseKind::Partition, sentence)
     };
     let mut list = vec![Clause::new(ClauseKind::Partition, "\n  where the time went")];
-    for Line { what, who, ns } in shown {
+    for ShareLine { what, who, ns } in &lines.shown {
         list.push(match who {
             Some(group) if group.thread.is_idle() => {
                 row(what.words_of_idle(), *ns, Sentence::default())
@@ -434,8 +416,7 @@ fn shares(proofs: &Proofs<'_>) -> Vec<Clause> {
             None => row(what.words(), *ns, Sentence::from("an unknown thread")),
         });
     }
-    if !rest.is_empty() {
-        let parts = rest.iter().map(members).sum::<usize>() as u64;
+    if let Some((rest_ns, parts)) = lines.rest {
         list.push(row("the rest", rest_ns, sentence!("{} smaller parts", count(parts))));
     }
     let sum_ns: u64 = proofs.shares.iter().map(|share| share.ns).sum();
@@ -460,22 +441,4 @@ fn shares(proofs: &Proofs<'_>) -> Vec<Clause> {
         list.push(Clause::new(ClauseKind::Partition, off));
     }
     list
-}
-
-/// The lines of the partition, largest first.
-fn lines(trace: &Trace, at: Time, shares: &[Share]) -> Vec<Line> {
-    let mut by_what: BTreeMap<What, Vec<(ThreadId, u64)>> = BTreeMap::new();
-    let mut lines = Vec::new();
-    for share in shares {
-        match share.who {
-            Some(who) => by_what.entry(share.what).or_default().push((who, share.ns)),
-            None => lines.push(Line { what: share.what, who: None, ns: share.ns }),
-        }
-    }
-    for (what, times) in by_what {
-        let groups = thread_groups(trace, at, times).into_iter();
-        lines.extend(groups.map(|group| Line { what, who: Some(group), ns: group.ns }));
-    }
-    lines.sort_by_key(|line| (Reverse(line.ns), line.what, line.who.map(|who| who.thread)));
-    lines
 }

@@ -21,6 +21,7 @@ mod owners;
 mod partition;
 mod processes;
 mod runner;
+mod share_lines;
 pub mod throttling;
 mod timed_waits;
 mod wait_class;
@@ -31,6 +32,7 @@ pub use occupants::{awaited_cpu, occupants};
 pub(crate) use operations::woke_someone_of;
 pub use operations::{Operation, operations};
 pub use partition::{Share, What, partition};
+pub use share_lines::{ShareLine, ShareLines};
 pub use wait_class::class_of;
 pub(crate) use wait_class::kept_wait;
 

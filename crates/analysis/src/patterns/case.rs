@@ -211,9 +211,13 @@ impl Case<'_> {
         }
     }
 
-    /// A share of the stall: `99.1 %`.
+    /// A share of the stall: `99.1 %`. A time that is a line of the partition has that line's, which
+    /// may be a tenth more, because the lines add up to 100.0 %.
     pub fn percent(&self, ns: u64) -> String {
-        units::percent(ns, self.duration_ns())
+        let lines = explain::ShareLines::of(self.analysis.trace, self.at(), &self.partition);
+        let line = lines.shown.iter().position(|line| line.ns == ns);
+        let of_line = line.and_then(|line| lines.percents().into_iter().nth(line));
+        of_line.unwrap_or_else(|| units::percent(ns, self.duration_ns()))
     }
 
     /// `all 3.4 s`, `nearly all 3.4 s`, or `1.2 s of 3.4 s`.
