@@ -13,7 +13,7 @@ use std::sync::Arc;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::Query;
 use unhitch_model::{Trace, visible_path};
-use unhitch_server::{Config, ListingQuestion, Server, Tools, UPLOAD_LIMIT_BYTES};
+use unhitch_server::{Config, ListingQuestion, Server, Tools, UPLOAD_LIMIT_BYTES, Unreadable};
 
 /// Serves a trace or a folder until interrupted. The first line printed is the address.
 pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
@@ -32,7 +32,12 @@ pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     }
     let reader = Arc::new(load::Reader::new(&args.reading));
     let of_newest = Arc::clone(&reader);
-    let open = move |path: &Path| reader.read(path).map_err(|error| format!("{error:#}"));
+    let open = move |path: &Path| {
+        reader.read(path).map_err(|error| match error.downcast_ref() {
+            Some(cause) => Unreadable::of(cause, format!("{error:#}")),
+            None => Unreadable::Refused(format!("{error:#}")),
+        })
+    };
     let tools = Tools {
         open: Box::new(open),
         open_newest: Box::new(move |path: &Path| of_newest.read_newest(path)),

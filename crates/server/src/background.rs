@@ -4,12 +4,12 @@
 //! One thread of low priority does it. It waits while a trace that somebody opened is being read,
 //! and keeps nothing but what the list shows.
 
-use crate::Tools;
 use crate::app::App;
 use crate::opened::Stage;
-use crate::trace_folder::{DAMAGED, Stamp};
+use crate::trace_folder::Stamp;
 use crate::verdict::{facts, verdict};
-use serde_json::{Map, Value, json};
+use crate::{Tools, Unreadable};
+use serde_json::{Map, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -81,8 +81,9 @@ fn run(app: &Weak<App>, first: Job) {
         }
         let tools = app.tools();
         let judged = catch_unwind(AssertUnwindSafe(|| pool.install(|| judge(&path, tools))))
-            .unwrap_or_else(|_| Err("reading the trace failed unexpectedly".to_owned()));
-        let entry = judged.unwrap_or_else(|why| failed(&app.folder.without_path(&why)));
+            .unwrap_or(Err(Unreadable::Bug));
+        let entry =
+            judged.unwrap_or_else(|why| why.cleaned(|why| app.folder.without_path(why)).entry());
         // A file that changed meanwhile is judged again.
         app.closed().insert(name, (stamp, entry));
         job = next(&app);
@@ -97,18 +98,11 @@ fn is_busy(status: &crate::opened::Status) -> bool {
     status.failed.is_none() && status.stage < Stage::Ready
 }
 
-fn judge(path: &Path, tools: &Tools) -> Result<Map<String, Value>, String> {
+fn judge(path: &Path, tools: &Tools) -> Result<Map<String, Value>, Unreadable> {
     let trace = (tools.open)(path)?;
     let analysis = Analysis::new(&trace, &tools.rules);
     let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
     let mut entry = facts(&analysis);
     entry.insert("first_answer".to_owned(), verdict(&analysis, &stalls));
     Ok(entry)
-}
-
-fn failed(why: &str) -> Map<String, Value> {
-    [("error", json!(why)), ("hint", json!(DAMAGED))]
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect()
 }

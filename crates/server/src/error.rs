@@ -3,6 +3,7 @@
 //!
 //! *Why no paths:* a request must not learn where on the machine the traces are.
 
+use crate::Unreadable;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -64,9 +65,12 @@ pub enum Error {
         /// The maximum size.
         limit: String,
     },
-    /// A file is not a trace, or is too damaged.
+    /// A file is not a trace.
     #[error("{0}")]
-    Unreadable(String),
+    NoTrace(String),
+    /// A trace cannot be read.
+    #[error("{}", .0.why())]
+    Unreadable(Unreadable),
     /// The trace is not ready yet, and the request cannot wait any longer.
     #[error("the trace is still being read")]
     NotReady,
@@ -102,7 +106,7 @@ impl Error {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Taken | Self::Single | Self::Refused(_) => StatusCode::CONFLICT,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Unreadable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NoTrace(_) | Self::Unreadable(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::NotReady | Self::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
             Self::Broken | Self::Io { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -123,10 +127,11 @@ impl Error {
             Self::TooLarge { .. } => {
                 "Copy the file into the folder yourself. Files in the folder may have any size."
             }
-            Self::Unreadable(_) => {
+            Self::NoTrace(_) => {
                 "A trace is a NAME.hitch of `unhitch`, a perf.data file, a Windows .etl file, zipped or not, or \
                  one of Perfetto, trace-cmd or LTTng."
             }
+            Self::Unreadable(why) => why.hint(),
             Self::NotReady => "Try again in a moment. `status` shows the progress.",
             Self::Broken => "Please report this bug, with what `unhitch view` printed.",
             _ => "",

@@ -149,7 +149,7 @@ impl Fleet {
             .read_to_end(&mut text)
             .map_err(Error::io("the report of the fleet"))?;
         let no_report = |why: String| {
-            Error::Unreadable(format!(
+            Error::NoTrace(format!(
                 "this is no report of a fleet (`unhitch fleet report DIR --json`): {why}"
             ))
         };

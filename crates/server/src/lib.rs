@@ -22,11 +22,13 @@ mod report;
 mod routes;
 mod tools;
 mod trace_folder;
+mod unreadable;
 mod verdict;
 
 pub use error::Error;
 pub use report::report;
 pub use tools::{Listing, ListingQuestion, Open, Tools};
+pub use unreadable::Unreadable;
 
 use app::App;
 use fleet::Fleet;

@@ -12,7 +12,7 @@
 
 use crate::loaded::{Loaded, yield_to_others};
 use crate::questions::{Questions, Turn};
-use crate::{Error, Tools};
+use crate::{Error, Tools, Unreadable};
 use rayon::ThreadPool;
 use serde_json::{Map, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -70,7 +70,7 @@ impl Stage {
 #[derive(Clone, Debug)]
 pub(crate) struct Status {
     pub stage: Stage,
-    pub failed: Option<String>,
+    pub failed: Option<Unreadable>,
     since: Instant,
     /// What the list of traces shows of it, once it is read.
     facts: Option<Map<String, Value>>,
@@ -83,7 +83,7 @@ impl Status {
     pub fn entry(&self) -> Map<String, Value> {
         let mut entry = self.facts.clone().unwrap_or_default();
         entry.extend(self.first_answer.clone().map(|first| ("first_answer".to_owned(), first)));
-        entry.extend(self.failed.clone().map(|why| ("error".to_owned(), Value::from(why))));
+        entry.extend(self.failed.iter().flat_map(Unreadable::entry));
         entry
     }
 }
@@ -127,8 +127,8 @@ impl Opened {
             let result = catch_unwind(AssertUnwindSafe(|| own(&path, &tools, &progress, &asked)));
             let failed = match result {
                 Ok(Ok(())) => return,
-                Ok(Err(why)) => clean(&why),
-                Err(_) => "reading the trace failed unexpectedly".to_owned(),
+                Ok(Err(why)) => why.cleaned(clean),
+                Err(_) => Unreadable::Bug,
             };
             progress.send_modify(|status| status.failed = Some(failed));
         };
@@ -196,7 +196,7 @@ fn own(
     tools: &Tools,
     progress: &watch::Sender<Status>,
     questions: &Questions,
-) -> Result<(), String> {
+) -> Result<(), Unreadable> {
     thread::scope(|scope| {
         let (begun, answers) = channel();
         scope.spawn(move || {
@@ -260,7 +260,7 @@ fn answer(
     progress: &watch::Sender<Status>,
     questions: &Questions,
     reading: &Reading,
-) -> Result<(), String> {
+) -> Result<(), Unreadable> {
     let trace = reading.run(|| (tools.open)(path))?;
     progress.send_modify(|status| {
         if status.stage < Stage::Indexing {
@@ -268,7 +268,8 @@ fn answer(
         }
     });
     let analysis = reading.run(|| Analysis::new(&trace, &tools.rules));
-    let loaded = reading.run(|| Loaded::new(&trace, &analysis, tools))?;
+    let loaded =
+        reading.run(|| Loaded::new(&trace, &analysis, tools)).map_err(Unreadable::Refused)?;
     reading.run(|| loaded.prepare());
     questions.turn(Turn::Whole);
     progress.send_modify(|status| {

@@ -1,12 +1,13 @@
 //! What the server leaves to its caller, because it takes more than analysis.
 
+use crate::unreadable::Unreadable;
 use serde_json::Value;
 use std::path::Path;
 use unhitch_analysis::Rules;
 use unhitch_model::Trace;
 
 /// Reads a trace and names its frames, or returns why it cannot.
-pub type Open = dyn Fn(&Path) -> Result<Trace, String> + Send + Sync;
+pub type Open = dyn Fn(&Path) -> Result<Trace, Unreadable> + Send + Sync;
 /// Reads the newest part of a long trace and names its frames. `None` if only all of it can be read, or
 /// that takes no longer.
 pub type OpenNewest = dyn Fn(&Path) -> Option<Trace> + Send + Sync;

@@ -5,7 +5,7 @@
 //! name a plain file, not a link, so that no request leads anywhere else. *Why nothing is
 //! overwritten:* a trace of a hang cannot be recorded again.
 
-use crate::{Error, verdict};
+use crate::{Error, Unreadable, verdict};
 use serde_json::{Map, Value, json};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
@@ -109,14 +109,9 @@ impl TraceFolder {
             "host": null, "kernel": null, "duration_ns": null, "cpus": null, "notes": "",
             "loaded": false, "judging": false, "first_answer": null, "error": null, "hint": "",
         });
-        if let Some((error, hint)) = no_trace(format, stamp.bytes) {
-            (entry["error"], entry["hint"]) = (json!(error), json!(hint));
-        }
-        if format != Some("hitch") {
-            return Ok(entry);
-        }
-        match container::read_meta(&path) {
-            Ok(Some((meta, notes))) => {
+        let mut unreadable = no_trace(format, stamp.bytes);
+        match (format == Some("hitch")).then(|| container::read_meta(&path)) {
+            Some(Ok(Some((meta, notes)))) => {
                 let start = meta.spans.iter().map(|span| span.start_ns).max();
                 let end = meta.spans.iter().map(|span| span.end_ns).max();
                 entry["host"] = json!(meta.host);
@@ -126,11 +121,11 @@ impl TraceFolder {
                     json!(start.zip(end).map(|(start, end)| end.saturating_sub(start)));
                 entry["notes"] = json!(notes);
             }
-            Ok(None) => {}
-            Err(error) => {
-                entry["error"] = json!(self.without_path(&error.to_string()));
-                entry["hint"] = json!(DAMAGED);
-            }
+            Some(Err(error)) => unreadable = Some(self.unreadable(&error)),
+            Some(Ok(None)) | None => {}
+        }
+        for (key, text) in unreadable.iter().flat_map(Unreadable::entry) {
+            entry[key] = text;
         }
         Ok(entry)
     }
@@ -159,7 +154,7 @@ impl TraceFolder {
     /// Ends an upload. A file that is not a trace is deleted.
     pub fn receive(&self, mut file: NamedTempFile, name: &str) -> Result<(), Error> {
         if format_of(file.path(), name).is_none() {
-            return Err(Error::Unreadable("this file is not a trace".to_owned()));
+            return Err(Error::NoTrace("this file is not a trace".to_owned()));
         }
         file.flush().and_then(|()| file.as_file().sync_all()).map_err(Error::io("the upload"))?;
         match file.persist_noclobber(self.folder.join(name)) {
@@ -214,7 +209,7 @@ impl TraceFolder {
             return Err(Error::Refused("only NAME.hitch files can store notes"));
         }
         container::set_notes(&path, notes)
-            .map_err(|error| Error::Unreadable(self.without_path(&error.to_string())))
+            .map_err(|error| Error::Unreadable(self.unreadable(&error)))
     }
 
     /// Removes a trace.
@@ -230,6 +225,11 @@ impl TraceFolder {
     pub fn without_path(&self, message: &str) -> String {
         let folder = self.folder.display().to_string();
         message.replace(&format!("{folder}/"), "").replace(&folder, "the folder")
+    }
+
+    /// What an error means for a trace of this folder.
+    fn unreadable(&self, error: &unhitch_formats::Error) -> Unreadable {
+        Unreadable::of(error, self.without_path(&error.to_string()))
     }
 
     fn changeable(&self) -> Result<(), Error> {
@@ -264,18 +264,13 @@ fn verdict_of(path: &Path) -> Option<PathBuf> {
     path.extension().is_some_and(|end| end == "hitch").then(|| container::verdict_path(path))
 }
 
-/// What to do about a damaged file.
-pub(crate) const DAMAGED: &str =
-    "The file is cut or damaged. Copy it again from where it was recorded, or delete it here.";
-
-/// What is wrong with a file that is called like a trace but is none, and what to do.
-fn no_trace(format: Option<&str>, bytes: u64) -> Option<(&'static str, &'static str)> {
+/// What is wrong with a file that is called like a trace but is none.
+fn no_trace(format: Option<&str>, bytes: u64) -> Option<Unreadable> {
     match (format, bytes) {
-        (_, 0) => Some((
-            "the file is empty",
-            "A recording that was stopped before it was saved leaves an empty file. Delete it.",
-        )),
-        (None, _) => Some(("this is no trace: it does not begin like one", DAMAGED)),
+        (_, 0) => Some(Unreadable::Empty),
+        (None, _) => {
+            Some(Unreadable::Damaged("this is no trace: it does not begin like one".to_owned()))
+        }
         _ => None,
     }
 }

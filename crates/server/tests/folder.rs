@@ -66,10 +66,15 @@ fn judged_list(served: &Served) -> Vec<serde_json::Value> {
 #[test]
 fn a_folder_is_judged_without_being_opened_and_says_what_is_wrong_with_files() {
     let served = Served::new(LIMIT, |folder| {
-        for (name, bytes) in [("empty.hitch", ""), ("letter.etl", ""), ("bare.data", "PERFILE2")] {
+        for (name, bytes) in [
+            ("empty.hitch", ""),
+            ("letter.etl", ""),
+            ("bare.data", "PERFILE2"),
+            ("big-endian.data", "2ELIFREP"),
+            ("note.hitch", "Dear Sir or Madam"),
+        ] {
             std::fs::write(folder.join(name), bytes).unwrap();
         }
-        std::fs::write(folder.join("note.hitch"), "Dear Sir or Madam").unwrap();
         std::fs::copy(real_trace(), folder.join("second.hitch")).unwrap();
     });
     let list = judged_list(&served);
@@ -82,15 +87,18 @@ fn a_folder_is_judged_without_being_opened_and_says_what_is_wrong_with_files() {
         assert!(first["duration_ns"].as_u64().unwrap() > 1_000_000_000, "{entry}");
         assert_eq!(first["stalls"], 1);
     }
-    for (name, expected) in [
-        ("empty.hitch", "empty"),
-        ("letter.etl", "empty"),
-        ("note.hitch", "no trace"),
-        ("bare.data", "damaged"),
+    for (name, error, hint) in [
+        ("empty.hitch", "empty", "Delete it."),
+        ("letter.etl", "empty", "Delete it."),
+        ("note.hitch", "no trace", "Copy it again"),
+        ("bare.data", "damaged", "Copy it again"),
+        // Another copy of it would be the same.
+        ("big-endian.data", "only little-endian recordings can be read", ""),
     ] {
         let entry = entry(name);
-        assert!(entry["error"].as_str().unwrap().contains(expected), "{entry}");
-        assert!(!entry["hint"].as_str().unwrap().is_empty(), "{entry}");
+        assert!(entry["error"].as_str().unwrap().contains(error), "{entry}");
+        assert!(entry["hint"].as_str().unwrap().contains(hint), "{entry}");
+        assert_eq!(entry["hint"] == "", hint.is_empty(), "{entry}");
     }
 }
 

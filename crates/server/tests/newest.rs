@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use unhitch_server::Tools;
+use unhitch_server::{Tools, Unreadable};
 
 const LIMIT: u64 = 1 << 20;
 
 /// What reads a trace whose newest part names itself in the host's name. All of it is there once
 /// something comes from `wait`; that it cannot be read is what comes.
-fn tools_that(wait: Receiver<Result<(), String>>) -> Tools {
+fn tools_that(wait: Receiver<Result<(), Unreadable>>) -> Tools {
     let wait = Mutex::new(wait);
     let newest = |path: &Path| {
         let mut trace = open(path).ok()?;
@@ -78,7 +78,7 @@ fn a_trace_that_cannot_be_read_to_its_end_says_so() {
     let (release, wait) = channel();
     let served = Served::by(tools_that(wait), LIMIT, |_| {});
     until(&served, "newest");
-    release.send(Err("it is damaged".to_owned())).unwrap();
+    release.send(Err(Unreadable::Damaged("it is damaged".to_owned()))).unwrap();
     let status = served.until_judged("starve.hitch");
     assert_eq!((&status["stage"], &status["error"]), (&"failed".into(), &"it is damaged".into()));
     assert_eq!(served.get("/api/t/starve.hitch/summary").status, 422);

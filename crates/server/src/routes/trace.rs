@@ -1,10 +1,10 @@
 //! A trace as a whole: its progress, its contents, its marks.
 
-use crate::Error;
 use crate::app::App;
 use crate::loaded::Loaded;
 use crate::opened::Stage;
 use crate::params::Params;
+use crate::{Error, Unreadable};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header;
@@ -24,13 +24,13 @@ pub(super) async fn status(
     let (status, progress) = app.opened(&name)?.status();
     let gone = app.folder.find(&name).is_err();
     let ready = status.failed.is_none() && status.stage >= Stage::Newest;
-    let hint = status.failed.as_ref().map_or("", |_| crate::trace_folder::DAMAGED);
+    let failed = status.failed.as_ref();
     Ok(Json(json!({
         "stage": if status.failed.is_some() { "failed" } else { status.stage.word() },
         "progress": progress,
         "ready": { "lanes": ready, "tables": ready, "stalls": ready && status.stage == Stage::Ready },
-        "error": status.failed,
-        "hint": hint,
+        "error": failed.map(Unreadable::why),
+        "hint": failed.map_or("", Unreadable::hint),
         "gone": gone,
     })))
 }

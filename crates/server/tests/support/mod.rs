@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use unhitch_analysis::Rules;
 use unhitch_model::Trace;
-use unhitch_server::{Config, ListingQuestion, Server, Tools};
+use unhitch_server::{Config, ListingQuestion, Server, Tools, Unreadable};
 
 /// Maximum time of any step of a test; a server that hangs must not hang the tests.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -196,9 +196,9 @@ pub fn serve_by(
     (port, token)
 }
 
-pub fn open(path: &Path) -> Result<Trace, String> {
-    let mut trace =
-        unhitch_formats::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+pub fn open(path: &Path) -> Result<Trace, Unreadable> {
+    let mut trace = unhitch_formats::open(path)
+        .map_err(|error| Unreadable::of(&error, format!("{}: {error}", path.display())))?;
     unhitch_analysis::repair(&mut trace);
     Ok(trace)
 }

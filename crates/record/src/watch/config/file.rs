@@ -16,6 +16,9 @@ use unhitch_model::InputMarks;
 /// Share of one CPU that goes into stacks, per cent: less than half of what a recording has. Under a
 /// desktop in use hardly a stack is left out for it, as most waits are at places of which one is known.
 const STACK_BUDGET: f64 = 0.4;
+/// CPU samples per second on each CPU: half of what a recording has. What a thread that hangs computes
+/// for 0.2 s is still seen twenty times.
+const SAMPLE_HZ: u32 = 99;
 /// Maximum number of triggers.
 const MAX_TRIGGERS: usize = 64;
 
@@ -243,7 +246,7 @@ impl RecorderToml {
             Some(EngineToml::Bpf) => EngineChoice::Bpf,
             Some(EngineToml::Perf) => EngineChoice::Perf,
         };
-        let mut options = Options { engine, ..Options::default() };
+        let mut options = Options { engine, sample_hz: SAMPLE_HZ, ..Options::default() };
         let cpus = crate::procfs::online_cpus().len().max(1);
         options.ring_bytes_per_cpu = match (self.buffer, self.memory) {
             (Some(_), Some(memory)) => {
