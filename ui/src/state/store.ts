@@ -175,6 +175,8 @@ export const hovered = signal<{ thread: ThreadIx | null; process: ProcessIx | nu
 });
 /** Not in the URL: a lane to show on the timeline, e.g. after a click on a link of the answer. */
 export const reveal = signal<{ lane: string; at: Ns } | null>(null);
+/** Not in the URL: a stall that was opened with its trace, whose time is not known yet. */
+export const unplaced = signal<StallId | null>(null);
 /** Not in the URL: the table of the start view, until it is known whether it can be shown. */
 export const unchecked = signal<TableState | null>(null);
 /** Not in the URL: what the view cannot show for lack of data. */
@@ -303,6 +305,7 @@ export function openTrace(name: string | null): void {
     shown.value = null;
     select(NO_SELECTION);
     stall.value = null;
+    unplaced.value = null;
     chainLink.value = null;
     event.value = null;
     reveal.value = null;
