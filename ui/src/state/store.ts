@@ -110,6 +110,15 @@ export interface DiffState {
   readonly within: "stall" | "all";
 }
 
+/** How the list of traces is shown. */
+export interface ListState {
+  readonly filter: string;
+  /** `column:asc` or `column:desc`. */
+  readonly sort: string;
+}
+
+export const USUAL_LIST: ListState = { filter: "", sort: "modified:desc" };
+
 /** An event of the trace: the kernel's, or another provider's. */
 export interface EventKey {
   readonly kind: "switch" | "waking" | "sample" | "provider";
@@ -120,6 +129,8 @@ export interface EventKey {
 export const trace = signal<string | null>(null);
 /** The traces that are compared, in place of an open trace. */
 export const diff = signal<DiffState | null>(null);
+/** The list of traces; also while a trace is open, for the way back. */
+export const list = signal<ListState>(USUAL_LIST);
 /** The extent of a trace that is not known yet. */
 export const NO_EXTENT = range(0, 1);
 /** The open trace's extent; not in the URL, set when its summary arrives. */
