@@ -55,6 +55,7 @@ const SLICE = ".tl-tree [data-in^=p][data-lane^=t]";
 
 const THREAD = [
   "Only this thread, in all views",
+  "Without this thread",
   "Pin the lane",
   "Hide the lane",
   "Flame graph of its waits",
@@ -143,7 +144,12 @@ const PLACES: readonly Place[] = [
     name: "a process",
     query: "",
     open: row(".tl-tree [data-section^=p]", null),
-    items: ["Only this process, in all views", "Hide the process", "Table of its waits"],
+    items: [
+      "Only this process, in all views",
+      "Without this process",
+      "Hide the process",
+      "Table of its waits",
+    ],
   },
   {
     name: "a group of threads of a table",
@@ -162,13 +168,13 @@ const PLACES: readonly Place[] = [
     name: "a group of one thread of a table",
     query: "view=tables&by=process,thread,pid,tid&where=thread = typing",
     open: secondary(".grid-row .cell"),
-    items: ["Explain this", ...THREAD, "Without this thread", "Flame graph of this group"],
+    items: ["Explain this", ...THREAD, "Flame graph of this group"],
   },
   {
     name: "a single row of a table",
     query: "view=tables&by=none&show=thread,waited,reason",
     open: secondary(".grid-row .cell"),
-    items: ["Show on the timeline", "Explain this", "Without this thread", ...THREAD],
+    items: ["Show on the timeline", "Explain this", ...THREAD],
   },
   {
     name: "a stack of a table",
@@ -287,6 +293,27 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
     expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(
       /^\d\.\d[\d ]* s: inspector \d+ .*woke typing \d+ .*\(task; direct evidence\)$/,
     );
+  });
+
+  test("who is named in the answer, in the details or by a chip has the menu of a lane", async () => {
+    const has = async (where: string, title: string) => {
+      await secondary(where)(page);
+      const item = page.getByRole("menuitem", { name: title });
+      await item.waitFor();
+      return item;
+    };
+    await has(".story .text-link", "Only this thread, in all views");
+    await page.keyboard.press("Escape");
+    await page.locator(".chain .text-link").last().click();
+    await has(".details dd .text-link", "Pin the lane");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Escape");
+    await row(".tl-tree [data-section^=p]", null)(page);
+    await page.getByRole("menuitem", { name: "Only this process, in all views" }).click();
+    await (await has("[data-chip=process]", "Without this process")).click();
+    // From the answer, it leads to the table.
+    await page.waitForURL(/view=tables.*where=pid/);
+    await settled(page);
   });
 
   for (const place of PLACES)
