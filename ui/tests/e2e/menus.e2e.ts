@@ -136,6 +136,8 @@ const PLACES: readonly Place[] = [
       "Show the wake-up and its waker",
       "Show the woken thread",
       "Explain the wait that it ended",
+      "Show the waker's stack",
+      "Copy the waker's stack",
       "Flame graph of what woke it",
       "Copy the wake-up",
     ],
@@ -286,13 +288,25 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
       () => location.href + (document.querySelector("main") as HTMLElement | null)?.innerText,
     );
 
-  test("a copied arrow says who woke whom, in words", async () => {
-    await arrow(page);
-    await page.getByRole("menuitem", { name: "Copy the wake-up" }).click();
-    await page.getByText("Copied the wake-up.").first().waitFor({ state: "attached" });
-    expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(
+  test("a copied arrow says who woke whom, in words, and has the waker's stack", async () => {
+    const copied = async (item: string, notice: string) => {
+      await arrow(page);
+      await page.getByRole("menuitem", { name: item }).click();
+      await page.getByText(notice).first().waitFor({ state: "attached" });
+      return page.evaluate(() => navigator.clipboard.readText());
+    };
+    expect(await copied("Copy the wake-up", "Copied the wake-up.")).toMatch(
       /^\d\.\d[\d ]* s: inspector \d+ .*woke typing \d+ .*\(task; direct evidence\)$/,
     );
+    const stack = await copied("Copy the waker's stack", "Copied the stack.");
+    const shown = await shownWindow(page);
+    await arrow(page);
+    await page.getByRole("menuitem", { name: "Show the waker's stack" }).click();
+    const frames = page.locator(".details[data-event^=waking] .frame");
+    await frames.first().waitFor();
+    expect(stack.split("\n").length).toBe(await frames.count());
+    expect(stack.startsWith(await frames.first().innerText())).toBe(true);
+    expect(await shownWindow(page)).toEqual(shown);
   });
 
   test("who is named in the answer, in the details or by a chip has the menu of a lane", async () => {
