@@ -71,7 +71,7 @@ export type StackKind = (typeof STACK_KINDS)[number];
 /** What the Stacks view shows. */
 export interface StacksState {
   readonly of: StackKind;
-  readonly form: "flame" | "icicle" | "butterfly" | "address";
+  readonly form: "flame" | "icicle" | "butterfly" | "compare" | "address";
   /** Function names from the root to the frame that fills the width; `[]` for all stacks. */
   readonly root: readonly string[];
   /** The function shown as a butterfly or by address. */

@@ -182,7 +182,11 @@ export function parse(text: string): UrlState {
     },
     stacks: {
       of: oneOf(store.STACK_KINDS, from.get("of"), "wait"),
-      form: oneOf(["flame", "icicle", "butterfly", "address"] as const, from.get("form"), "flame"),
+      form: oneOf(
+        ["flame", "icicle", "butterfly", "compare", "address"] as const,
+        from.get("form"),
+        "flame",
+      ),
       root: list("root", FRAMES),
       function: from.get("function") ?? "",
       by: oneOf(["function", "module", "file"] as const, from.get("count"), "function"),
