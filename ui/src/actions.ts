@@ -5,7 +5,7 @@ import { pidOf, tidOf } from "./api/ids";
 import { joined } from "./api/params";
 import type { MenuItem } from "./parts/MenuHost";
 import * as store from "./state/store";
-import { type ProcessIx, plural, type Range, type ThreadIx } from "./units";
+import { type ProcessIx, plural, type Range, range, type ThreadIx, threadIx } from "./units";
 
 /** Explains what a thread did in a time range, like a stall. */
 export function explainThread(thread: ThreadIx, range: Range): void {
@@ -48,22 +48,24 @@ export function hide(key: string): void {
   store.hidden.value = [...store.hidden.peek().filter((k) => k !== key), key];
 }
 
-/** Narrows the table or the stacks that are shown. */
+/** Narrows the stacks if they are shown, else the table, and shows it. */
 export function narrow(filter: string): void {
-  if (store.view.peek() === "tables") {
-    const table = store.table.peek();
-    store.table.value = { ...table, where: joined(table.where, filter) };
-  } else {
-    const stacks = store.stacks.peek();
-    store.stacks.value = { ...stacks, where: joined(stacks.where, filter), root: [] };
-  }
+  const view = store.view.peek() === "stacks" ? "stacks" : "tables";
+  batch(() => {
+    if (view === "tables") {
+      const table = store.table.peek();
+      store.table.value = { ...table, where: joined(table.where, filter) };
+    } else {
+      const stacks = store.stacks.peek();
+      store.stacks.value = { ...stacks, where: joined(stacks.where, filter), root: [] };
+    }
+    store.showView(view);
+  });
 }
 
-/** The table of whose columns a filter of the view consists; null where there is none. */
-function filtered(): string | null {
-  const view = store.view.peek();
-  if (view === "answers" || store.layout.peek() === "timeline") return null;
-  if (view === "stacks") return TABLES[store.stacks.peek().of];
+/** The table of whose columns such a filter consists. */
+function filtered(): string {
+  if (store.view.peek() === "stacks") return TABLES[store.stacks.peek().of];
   const { preset, table } = store.table.peek();
   return (
     (preset === table && tables.peek().data?.presets.find((p) => p.id === preset)?.table) || table
@@ -76,7 +78,7 @@ const TABLES: Readonly<Record<store.StackKind, string>> = {
   sample: "samples",
 };
 
-/** Leaves a thread or a process out of the view, if that can be filtered by it. */
+/** Leaves a thread or a process out of the table or the stacks, if they can be filtered by it. */
 function without(
   what: "thread" | "process",
   column: "tid" | "pid",
@@ -88,7 +90,8 @@ function without(
     const number = await id();
     if (number !== null) narrow(`${column} != ${number}`);
   };
-  return [{ title: `Without this ${what}`, hint: column, run: () => void run() }];
+  const hint = store.view.peek() === "answers" ? "as a table" : column;
+  return [{ title: `Without this ${what}`, hint, run: () => void run() }];
 }
 
 /** The items about a thread; `range` is the slice or the selection that the menu is about. */
@@ -119,6 +122,21 @@ export function threadItems(thread: ThreadIx, range: Range | null): MenuItem[] {
     { title: "Flame graph of its samples", run: () => flameOf("sample", alone) },
     { title: "Table of its waits", run: () => tableOf("waits", alone) },
   ];
+}
+
+/** The items about the thread of a lane, in the time that is told of it; none about a CPU's. */
+export function laneItems({
+  lane,
+  from,
+  to,
+}: {
+  lane: string | null;
+  from: number | null;
+  to: number | null;
+}): MenuItem[] {
+  const thread = /^t(\d+)$/.exec(lane ?? "");
+  const time = from !== null && to !== null && to > from ? range(from, to) : null;
+  return thread ? threadItems(threadIx(Number(thread[1])), time) : [];
 }
 
 /** Maximum lanes that are pinned at once: more would fill the timeline. */

@@ -14,7 +14,7 @@ export function openWithStart(trace: string): void {
   const state = ofAnyTrace(parse(start.peek()));
   batch(() => {
     store.openTrace(trace);
-    restore({ ...state, trace });
+    restore({ ...state, trace, list: store.list.peek() });
     store.unchecked.value = state.table;
   });
 }

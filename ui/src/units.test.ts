@@ -9,6 +9,7 @@ import {
   percent,
   plural,
   range,
+  signed,
   tenthsText,
   timeText,
 } from "./units";
@@ -68,4 +69,10 @@ test("counts and sizes", () => {
   expect(plural(0, "switch", "switches")).toBe("0 switches");
   expect(bytesText(1023)).toBe("1023 B");
   expect(bytesText(14_890_000)).toBe("14.2 MiB");
+});
+
+test("a difference has a sign", () => {
+  expect(signed(5e6)).toBe("+5.0 ms");
+  expect(signed(-5e6)).toBe("−5.0 ms");
+  expect(signed(0)).toBe("±0");
 });

@@ -57,6 +57,12 @@ export function durationText(value: number): string {
   return `${sign}${Math.round(n)} ns`;
 }
 
+/** A duration with its sign, which a difference always has. */
+export function signed(value: number): string {
+  if (value === 0) return "±0";
+  return `${value > 0 ? "+" : "−"}${durationText(Math.abs(value))}`;
+}
+
 /** Formats a point in time with the digits that `resolution` (in ns) resolves: `1.103 204 s`. */
 export function timeText(at: Ns, resolution = 1e6): string {
   const digits = Math.min(9, Math.max(3, Math.ceil(9 - Math.log10(Math.max(1, resolution)))));

@@ -21,26 +21,30 @@ import { tenthsOf, toldShare } from "./shares";
 import { markdown } from "./spans";
 import "./answer.css";
 
-/** The trace whose worst stall was opened automatically, so that the view starts with an answer. */
+/**
+ * The trace whose worst stall was opened automatically, so that the view starts with an answer; or
+ * the stall that it was opened for.
+ */
 let openedFor: string | null = null;
 let lastView = store.view.peek();
 effect(() => {
-  const worst = stalls.value.data?.stalls[0];
+  const wanted = store.unplaced.peek();
+  const first = stalls.value.data?.stalls.find(({ id }) => wanted === null || id === wanted);
   const trace = store.trace.value;
   const view = store.view.value;
   const cameHere = view !== lastView;
   lastView = view;
   if (trace === null) openedFor = null;
   // The trace's extent, which places the stall, comes with the summary.
-  if (!worst || trace === null || summary.value.data === null || openedFor === trace) return;
+  if (!first || trace === null || summary.value.data === null || openedFor === trace) return;
   if (view !== "answers") return;
   openedFor = trace;
   const untouched =
-    store.stall.peek() === null &&
+    store.stall.peek() === wanted &&
     store.shown.peek() === null &&
     !store.isSelecting(store.selection.peek());
   if (!untouched) return;
-  const open = () => store.openStall(worst.id, worst);
+  const open = () => store.openStall(first.id, first);
   // From another view, it is part of what the user did: Back leads to that view.
   if (cameHere) open();
   else replacing(open);

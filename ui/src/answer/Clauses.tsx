@@ -1,7 +1,9 @@
 /** The answer's sentences, linked to the events that prove them. */
+import { laneItems } from "../actions";
 import type { Clause, TextLink } from "../api/types";
 import { byAddress } from "../functionMenu";
 import { navigateTo } from "../navigate";
+import { menuOf } from "../parts/MenuHost";
 import { lines, type Span, spansOf } from "./spans";
 
 function SpanLine({ label, line }: { label: string; line: readonly Span[] }) {
@@ -32,6 +34,7 @@ function SpanLink({ link, text }: { link: TextLink; text: string }) {
             : "Show on the timeline"
       }
       onClick={follow}
+      onContextMenu={link.lane?.startsWith("t") ? menuOf(text, () => laneItems(link)) : undefined}
       onKeyDown={(event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
         event.preventDefault();

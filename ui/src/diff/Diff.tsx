@@ -10,9 +10,9 @@ import type { StallAnswer } from "../api/types";
 import { copy } from "../copy";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import * as store from "../state/store";
-import { durationText, stallId, timeText } from "../units";
+import { durationText, signed, stallId, timeText } from "../units";
 import { DiffFlame } from "./DiffFlame";
-import { nameOf, signed } from "./words";
+import { nameOf } from "./words";
 import "./diff.css";
 
 export function Diff() {

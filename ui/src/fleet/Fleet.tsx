@@ -160,6 +160,7 @@ function open(file: string, stall: number): void {
   batch(() => {
     store.openTrace(file);
     store.stall.value = stallId(stall);
+    store.unplaced.value = stallId(stall);
   });
 }
 

@@ -1,11 +1,13 @@
 /** The details panel: one event of the trace, with its full stack. */
 import { useMemo } from "preact/hooks";
+import { threadItems } from "../actions";
 import { getJson, tracePath } from "../api/client";
 import { eventOfWhole, isNewest, rememberName } from "../api/data";
 import { liveQuery } from "../api/query";
 import type { EventAnswer, Who } from "../api/types";
 import { whoText } from "../api/who";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { menuOf } from "../parts/MenuHost";
 import { StackFrames } from "../stacks/StackFrames";
 import * as store from "../state/store";
 import { durationText, timeText } from "../units";
@@ -121,6 +123,7 @@ function ThreadButton({ who }: { who: Who }) {
       class="text-link"
       title="Filter all views by this thread"
       onClick={() => store.select({ threads: [who.thread] })}
+      onContextMenu={menuOf(whoText(who), () => threadItems(who.thread, null))}
     >
       {whoText(who)}
     </button>

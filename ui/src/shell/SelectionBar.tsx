@@ -1,11 +1,21 @@
 /** The selection that filters every view, each part with its own remove button; and the layout. */
+import { processItems, threadItems } from "../actions";
 import { processName, summary, threadName } from "../api/data";
+import { type MenuItem, menuOf } from "../parts/MenuHost";
 import * as store from "../state/store";
 import { durationText, lengthOf, plural, timeText } from "../units";
 
+interface Chip {
+  readonly id: string;
+  readonly what: string;
+  readonly text: string;
+  readonly clear: Partial<store.Selection>;
+  readonly menu?: () => MenuItem[];
+}
+
 export function SelectionBar() {
   const { range, threads, process, stack } = store.selection.value;
-  const chips: { id: string; what: string; text: string; clear: Partial<store.Selection> }[] = [];
+  const chips: Chip[] = [];
   if (range !== null) {
     const length = lengthOf(range);
     const [from, to] = [range.from, range.to].map((at) => timeText(at, length / 100));
@@ -22,6 +32,7 @@ export function SelectionBar() {
       what: "thread",
       text: threadName(thread),
       clear: { threads: threads.filter((other) => other !== thread) },
+      menu: () => threadItems(thread, range),
     });
   if (process !== null)
     chips.push({
@@ -29,6 +40,7 @@ export function SelectionBar() {
       what: "process",
       text: processName(process),
       clear: { process: null },
+      menu: () => processItems(process, [], range),
     });
   if (stack !== null)
     chips.push({ id: "stack", what: "function", text: stack, clear: { stack: null } });
@@ -42,7 +54,12 @@ export function SelectionBar() {
         </span>
       )}
       {chips.map((chip) => (
-        <span key={chip.id} class="chip" data-chip={chip.id}>
+        <span
+          key={chip.id}
+          class="chip"
+          data-chip={chip.id}
+          onContextMenu={chip.menu && menuOf(chip.text, chip.menu)}
+        >
           <span class="dim">{chip.what}</span>
           <span class="chip-text" title={chip.text}>
             {chip.text}

@@ -4,6 +4,7 @@ import { stallDetail } from "../api/data";
 import { Flame } from "../flame/Flame";
 import * as store from "../state/store";
 import { Butterfly } from "./Butterfly";
+import { CompareStacks } from "./CompareStacks";
 import { HotFunctions } from "./HotFunctions";
 import "./stacks.css";
 
@@ -23,6 +24,11 @@ const FORMS: readonly { form: store.StacksState["form"]; title: string; hint: st
     form: "butterfly",
     title: "Butterfly",
     hint: "All functions, and the callers and callees of one",
+  },
+  {
+    form: "compare",
+    title: "Compare",
+    hint: "Two selected threads: where one takes longer than the other",
   },
   { form: "address", title: "By address", hint: "Samples by instruction" },
 ];
@@ -92,7 +98,7 @@ export function Stacks() {
             ))}
           </div>
         )}
-        <Scope />
+        {state.form !== "compare" && <Scope />}
         <Restrictions />
         {(state.form === "flame" || state.form === "icicle") && state.root.length > 0 && (
           <button type="button" class="btn small" onClick={() => change({ root: [] })}>
@@ -105,6 +111,8 @@ export function Stacks() {
           <Butterfly />
         ) : state.form === "address" ? (
           <HotFunctions />
+        ) : state.form === "compare" ? (
+          <CompareStacks />
         ) : (
           <Flame />
         )}

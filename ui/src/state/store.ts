@@ -71,7 +71,7 @@ export type StackKind = (typeof STACK_KINDS)[number];
 /** What the Stacks view shows. */
 export interface StacksState {
   readonly of: StackKind;
-  readonly form: "flame" | "icicle" | "butterfly" | "address";
+  readonly form: "flame" | "icicle" | "butterfly" | "compare" | "address";
   /** Function names from the root to the frame that fills the width; `[]` for all stacks. */
   readonly root: readonly string[];
   /** The function shown as a butterfly or by address. */
@@ -110,6 +110,15 @@ export interface DiffState {
   readonly within: "stall" | "all";
 }
 
+/** How the list of traces is shown. */
+export interface ListState {
+  readonly filter: string;
+  /** `column:asc` or `column:desc`. */
+  readonly sort: string;
+}
+
+export const USUAL_LIST: ListState = { filter: "", sort: "modified:desc" };
+
 /** An event of the trace: the kernel's, or another provider's. */
 export interface EventKey {
   readonly kind: "switch" | "waking" | "sample" | "provider";
@@ -120,6 +129,8 @@ export interface EventKey {
 export const trace = signal<string | null>(null);
 /** The traces that are compared, in place of an open trace. */
 export const diff = signal<DiffState | null>(null);
+/** The list of traces; also while a trace is open, for the way back. */
+export const list = signal<ListState>(USUAL_LIST);
 /** The extent of a trace that is not known yet. */
 export const NO_EXTENT = range(0, 1);
 /** The open trace's extent; not in the URL, set when its summary arrives. */
@@ -175,6 +186,8 @@ export const hovered = signal<{ thread: ThreadIx | null; process: ProcessIx | nu
 });
 /** Not in the URL: a lane to show on the timeline, e.g. after a click on a link of the answer. */
 export const reveal = signal<{ lane: string; at: Ns } | null>(null);
+/** Not in the URL: a stall that was opened with its trace, whose time is not known yet. */
+export const unplaced = signal<StallId | null>(null);
 /** Not in the URL: the table of the start view, until it is known whether it can be shown. */
 export const unchecked = signal<TableState | null>(null);
 /** Not in the URL: what the view cannot show for lack of data. */
@@ -303,6 +316,7 @@ export function openTrace(name: string | null): void {
     shown.value = null;
     select(NO_SELECTION);
     stall.value = null;
+    unplaced.value = null;
     chainLink.value = null;
     event.value = null;
     reveal.value = null;

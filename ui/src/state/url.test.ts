@@ -18,6 +18,7 @@ test("everything is read back as it was written", () => {
       widths: "before",
       within: "all",
     },
+    list: { filter: "stall>1s host:a&b", sort: "size:asc" },
     trace: "2026-01-02_03-04-05 ä&?.hitch",
     view: "stacks",
     layout: "timeline",

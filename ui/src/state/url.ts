@@ -9,6 +9,7 @@ import * as store from "./store";
 export interface UrlState {
   trace: string | null;
   diff: store.DiffState | null;
+  list: store.ListState;
   view: store.View;
   layout: store.Layout;
   shown: Range | null;
@@ -95,6 +96,8 @@ export function write(state: UrlState): string {
     put("widths", widths, "after");
     put("within", within, "stall");
   }
+  put("list", state.list.filter);
+  put("order", state.list.sort, store.USUAL_LIST.sort);
   put("view", state.view, "answers");
   put("layout", state.layout, "split");
   put("stall", state.stall);
@@ -145,6 +148,10 @@ export function parse(text: string): UrlState {
   return {
     trace: from.get("trace"),
     diff: parseDiff(from),
+    list: {
+      filter: from.get("list") ?? "",
+      sort: from.get("order") ?? store.USUAL_LIST.sort,
+    },
     view: oneOf(store.VIEWS, from.get("view"), "answers"),
     layout: oneOf(store.LAYOUTS, from.get("layout"), "split"),
     stall: parseIndex(from.get("stall")),
@@ -175,7 +182,11 @@ export function parse(text: string): UrlState {
     },
     stacks: {
       of: oneOf(store.STACK_KINDS, from.get("of"), "wait"),
-      form: oneOf(["flame", "icicle", "butterfly", "address"] as const, from.get("form"), "flame"),
+      form: oneOf(
+        ["flame", "icicle", "butterfly", "compare", "address"] as const,
+        from.get("form"),
+        "flame",
+      ),
       root: list("root", FRAMES),
       function: from.get("function") ?? "",
       by: oneOf(["function", "module", "file"] as const, from.get("count"), "function"),
@@ -198,6 +209,7 @@ export function current(): UrlState {
   return {
     trace: store.trace.value,
     diff: store.diff.value,
+    list: store.list.value,
     view: store.view.value,
     layout: store.layout.value,
     shown: store.shown.value,
@@ -220,6 +232,7 @@ export function restore(state: UrlState): void {
   batch(() => {
     store.trace.value = state.trace;
     store.diff.value = state.diff;
+    store.list.value = state.list;
     store.view.value = state.view;
     store.layout.value = state.layout;
     store.shown.value = state.shown;

@@ -1,6 +1,6 @@
 /** The menu of a table's cell: filter by its value, select, show on the timeline, copy. */
 
-import { flameOf, narrow, processItems, severalItems, threadItems } from "../actions";
+import { flameOf, laneItems, narrow, processItems, severalItems, threadItems } from "../actions";
 import type { Members } from "../api/members";
 import { joined } from "../api/params";
 import type { Cell, StackRef, TableRow } from "../api/types";
@@ -9,7 +9,7 @@ import { butterfly, functionMenu } from "../functionMenu";
 import { navigateTo } from "../navigate";
 import type { MenuItem } from "../parts/MenuHost";
 import * as store from "../state/store";
-import { range, threadIx } from "../units";
+import { range } from "../units";
 import { type Arrangement, kindOf, spec } from "./arrange";
 import { cellText, filterOf, innermost, isStack, type Test } from "./cells";
 import { type VisibleRow, withAncestors } from "./tree";
@@ -78,12 +78,7 @@ export function cellMenu(
       title: "Show on the timeline",
       run: () => navigateTo({ lane: row.lane, from: row.from, to: row.to }),
     });
-  const lane = /^t(\d+)$/.exec(row?.lane ?? "");
-  if (lane) {
-    const when = row?.from != null && row.to != null && row.to > row.from;
-    const time = when ? range(row?.from ?? 0, row?.to ?? 0) : null;
-    items.push(...threadItems(threadIx(Number(lane[1])), time));
-  }
+  if (row) items.push(...laneItems(row));
   if (members) items.push(...memberItems(members));
   if (group !== null) items.push(...groupItems(arranged.info.table, group));
   items.push({

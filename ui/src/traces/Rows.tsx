@@ -7,6 +7,7 @@ import type { TraceEntry } from "../api/types";
 import { openMenu } from "../parts/MenuHost";
 import { openWithStart } from "../startView";
 import * as store from "../state/store";
+import { order } from "../table/arrange";
 import { bytesText, count, durationText } from "../units";
 import { Notes } from "./Notes";
 
@@ -54,19 +55,15 @@ const COLUMNS: readonly Column[] = [
   { key: "size", title: "Size", value: (e) => e.bytes, number: true },
 ];
 
-export interface Order {
-  readonly key: Key;
-  readonly down: boolean;
-}
-
 /** Sorted by a column; entries without a value come last. */
-export function sorted(entries: readonly TraceEntry[], { key, down }: Order): TraceEntry[] {
-  const value = COLUMNS.find((column) => column.key === key)?.value ?? (() => null);
+export function sorted(entries: readonly TraceEntry[], sort: string): TraceEntry[] {
+  const { what, down } = order(sort);
+  const value = COLUMNS.find((column) => column.key === what)?.value ?? (() => null);
   return [...entries].sort((a, b) => {
     const [x, y] = [value(a), value(b)];
     if (x === null || y === null) return x === y ? 0 : x === null ? 1 : -1;
-    const order = x < y ? -1 : x > y ? 1 : 0;
-    return (down ? -order : order) || a.name.localeCompare(b.name);
+    const up = x < y ? -1 : x > y ? 1 : 0;
+    return (down ? -up : up) || a.name.localeCompare(b.name);
   });
 }
 
@@ -129,7 +126,6 @@ interface RowsProps {
 }
 
 export function Rows({ entries, editable, openDialog, changed }: RowsProps) {
-  const order = useSignal<Order>({ key: "modified", down: true });
   const chosen = useSignal<readonly string[]>([]);
   return (
     <div class="trace-table-box">
@@ -141,14 +137,14 @@ export function Rows({ entries, editable, openDialog, changed }: RowsProps) {
               <span class="sr-only">Select</span>
             </th>
             {COLUMNS.map((column) => (
-              <Head key={column.key} column={column} order={order} />
+              <Head key={column.key} column={column} />
             ))}
             <th>
               <span class="sr-only">More</span>
             </th>
           </tr>
         </thead>
-        {sorted(entries, order.value).map((entry) => (
+        {sorted(entries, store.list.value.sort).map((entry) => (
           <Row
             key={entry.name}
             entry={entry}
@@ -187,9 +183,11 @@ function Chosen({ names, clear }: { names: readonly string[]; clear: () => void 
   );
 }
 
-function Head({ column, order }: { column: Column; order: { value: Order } }) {
-  const { key, down } = order.value;
-  const here = key === column.key;
+function Head({ column }: { column: Column }) {
+  const list = store.list.value;
+  const { what, down } = order(list.sort);
+  const here = what === column.key;
+  const next = (here ? !down : column.number) ? "desc" : "asc";
   return (
     <th
       scope="col"
@@ -199,9 +197,7 @@ function Head({ column, order }: { column: Column; order: { value: Order } }) {
       <button
         type="button"
         class="head-sort"
-        onClick={() => {
-          order.value = { key: column.key, down: here ? !down : column.number };
-        }}
+        onClick={() => (store.list.value = { ...list, sort: `${column.key}:${next}` })}
       >
         {column.title}
         <span aria-hidden="true">{here ? (down ? " ▾" : " ▴") : ""}</span>

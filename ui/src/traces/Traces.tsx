@@ -1,7 +1,7 @@
 /**
  * The trace folder: each trace with its first answer and notes; open, rename, delete, add files.
  */
-import { type Signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { getJson, send } from "../api/client";
 import { server } from "../api/data";
@@ -12,6 +12,7 @@ import { Dialog } from "../parts/Dialog";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import { openWithStart } from "../startView";
 import * as store from "../state/store";
+import { replacing } from "../state/url";
 import { bytesText, plural } from "../units";
 import { traceUrl } from "./Notes";
 import { passes, Rows } from "./Rows";
@@ -50,7 +51,6 @@ export function Traces() {
   }, [judging]);
   const over = useSignal(false);
   const dialog = useSignal<{ kind: DialogKind; entry: TraceEntry } | null>(null);
-  const filter = useSignal("");
   const editable = server.value.data?.editable ?? false;
   const add = (files: FileList | null | undefined) => addFiles([...(files ?? [])], list.refetch);
   const closeDialog = () => {
@@ -75,7 +75,7 @@ export function Traces() {
         if (editable) add(event.dataTransfer?.files);
       }}
     >
-      <Head editable={editable} filter={filter} add={add} />
+      <Head editable={editable} add={add} />
       {server.value.data?.fleet && <Fleet />}
       {uploads.value.map((one) => (
         <UploadRow key={one.id} upload={one} />
@@ -85,7 +85,6 @@ export function Traces() {
       {data && (
         <TraceList
           traces={data.traces}
-          filter={filter.value}
           editable={editable}
           openDialog={(kind, entry) => {
             dialog.value = { kind, entry };
@@ -129,11 +128,11 @@ function addFiles(files: readonly File[], changed: () => void): void {
 
 interface HeadProps {
   editable: boolean;
-  filter: Signal<string>;
   add: (files: FileList | null) => void;
 }
 
-function Head({ editable, filter, add }: HeadProps) {
+function Head({ editable, add }: HeadProps) {
+  const list = store.list.value;
   return (
     <>
       <header class="traces-head">
@@ -145,10 +144,10 @@ function Head({ editable, filter, add }: HeadProps) {
           type="search"
           aria-label="Filter the traces"
           placeholder="Filter: any word, host:box, cause:lock, stall>1s, size<10MB"
-          value={filter.value}
-          onInput={(event) => {
-            filter.value = event.currentTarget.value;
-          }}
+          value={list.filter}
+          onInput={({ currentTarget: { value: filter } }) =>
+            replacing(() => (store.list.value = { ...list, filter }))
+          }
         />
         {editable && (
           <label class="btn primary">
@@ -197,14 +196,13 @@ function UploadRow({ upload: { name, error, progress, cancel } }: { upload: Uplo
 
 interface TraceListProps {
   traces: readonly TraceEntry[];
-  filter: string;
   editable: boolean;
   openDialog: (kind: DialogKind, entry: TraceEntry) => void;
   changed: () => void;
 }
 
-function TraceList({ traces, filter, editable, openDialog, changed }: TraceListProps) {
-  const words = filter.split(/\s+/).filter(Boolean);
+function TraceList({ traces, editable, openDialog, changed }: TraceListProps) {
+  const words = store.list.value.filter.split(/\s+/).filter(Boolean);
   const shown = traces.filter((entry) => words.every((word) => passes(entry, word)));
   // What is too large for that never will be, and must not keep the progress from ending.
   const awaited = traces.filter((entry) => !entry.too_large && entry.error === null);

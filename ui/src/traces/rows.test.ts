@@ -16,9 +16,9 @@ const entry = (name: string, ns: number | null, host: string | null = null) =>
 
 test("rows are sorted by any column, and those without a value come last", () => {
   const list = [entry("a", 5), entry("b", null), entry("c", 9)];
-  const names = (down: boolean) => sorted(list, { key: "verdict", down }).map((e) => e.name);
-  expect(names(true)).toEqual(["c", "a", "b"]);
-  expect(names(false)).toEqual(["a", "c", "b"]);
+  const names = (sort: string) => sorted(list, sort).map((e) => e.name);
+  expect(names("verdict:desc")).toEqual(["c", "a", "b"]);
+  expect(names("verdict:asc")).toEqual(["a", "c", "b"]);
 });
 
 test("the filter looks at names, hosts, answers and causes", () => {

@@ -249,7 +249,7 @@ describe.skipIf(skipReason("access") !== null)("access", () => {
           expect({ preset, spill }).toEqual({ preset, spill: 0 });
         }
         await page.keyboard.press("Digit3");
-        for (const form of ["Flame", "Icicle", "Butterfly", "By address"]) {
+        for (const form of ["Flame", "Icicle", "Butterfly", "Compare", "By address"]) {
           await page.getByRole("button", { name: form, exact: true }).click();
           await whole(form);
         }

@@ -5,7 +5,7 @@ import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { REPORT } from "../fixtures/fleet";
 import { axeFindings } from "./axe";
-import { STARVE, settled, skipReason, TestBed } from "./harness";
+import { expectZoomed, STARVE, settled, skipReason, TestBed } from "./harness";
 
 describe.skipIf(skipReason("fleet") !== null)("fleet", () => {
   let bed: TestBed;
@@ -56,6 +56,7 @@ describe.skipIf(skipReason("fleet") !== null)("fleet", () => {
     await settled(page);
     const url = new URL(page.url()).searchParams;
     expect([url.get("trace"), url.get("stall")]).toEqual(["starve.hitch", "1"]);
+    await expectZoomed(page);
     await page.goBack();
     await page.waitForSelector(".fleet[data-ready=true]");
   });

@@ -180,6 +180,32 @@ describe.skipIf(skipReason("folder") !== null)("folder", () => {
     expect(await names()).toEqual(all);
   });
 
+  test("filter and order of the list are in the address", async () => {
+    const field = page.getByRole("searchbox", { name: "Filter the traces" });
+    const shown = async () => [
+      await field.inputValue(),
+      await page.locator("th[aria-sort]").evaluate((head) => `${head.innerText} ${head.ariaSort}`),
+      await page.locator(".trace-open").count(),
+    ];
+    const entries = () => page.evaluate(() => history.length);
+    const before = await entries();
+    // Slower than what follows at once, which is one entry anyway.
+    await field.pressSequentially("man", { delay: 450 });
+    expect(await entries()).toBe(before);
+    await page.getByRole("button", { name: "Size" }).click();
+    const expected = ["man", "Size ▾ descending", 2];
+    await expect.poll(shown).toEqual(expected);
+    expect(await entries()).toBe(before + 1);
+    await page.reload();
+    await settled(page);
+    expect(await shown()).toEqual(expected);
+    await open(page, "many-1.hitch");
+    await toList();
+    expect(await shown()).toEqual(expected);
+    await page.goto(bed.address);
+    await settled(page);
+  });
+
   test("a file too large to judge says so, and the progress ends without it", async () => {
     const large = join(bed.folder, "large.data");
     // Sparse: it takes no room on the disk.

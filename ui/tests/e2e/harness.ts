@@ -254,6 +254,16 @@ export async function shownWindow(page: Page): Promise<{ from: number; to: numbe
   }));
 }
 
+/** The timeline is zoomed to the selected time, as when a stall of the list was opened. */
+export async function expectZoomed(page: Page): Promise<void> {
+  const selected = new URL(page.url()).searchParams.get("range") ?? "";
+  const [from, to] = selected.split("-").map(Number) as [number, number];
+  const shown = await shownWindow(page);
+  expect(shown.from).toBeLessThan(from);
+  expect(shown.to).toBeGreaterThan(to);
+  expect(shown.to - shown.from).toBeLessThan(1.3 * (to - from));
+}
+
 /** A point of a row of the timeline: over its name, or at a share of the plot's width. */
 export async function lanePoint(
   page: Page,

@@ -3,7 +3,7 @@ import { cpSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { lanePoint, STARVE, settled, shownWindow, skipReason, TestBed } from "./harness";
+import { expectZoomed, lanePoint, STARVE, settled, skipReason, TestBed } from "./harness";
 
 describe.skipIf(skipReason("history") !== null)("history", () => {
   let bed: TestBed;
@@ -27,7 +27,6 @@ describe.skipIf(skipReason("history") !== null)("history", () => {
   });
 
   const button = (name: string | RegExp) => page.getByRole("button", { name }).first();
-  const param = (name: string) => new URL(page.url()).searchParams.get(name);
   const entries = () => page.evaluate(() => history.length);
   const via = async (key: string) => {
     const before = page.url();
@@ -100,6 +99,11 @@ describe.skipIf(skipReason("history") !== null)("history", () => {
       const { x, y } = await lanePoint(page, "[data-in=chain][data-lane^=t]", 0.5);
       await isOneEntry(() => page.mouse.click(x, y));
     },
+    "a double-click on a link of the chain": async () => {
+      await via("KeyW");
+      const { x, y } = await lanePoint(page, "[data-in=chain][data-lane^=t]", 0.5);
+      await isOneEntry(() => page.mouse.dblclick(x, y));
+    },
     "callers and callees, from the timeline": async () => {
       await functionsOfWait();
       await isOneEntry(() =>
@@ -148,12 +152,7 @@ describe.skipIf(skipReason("history") !== null)("history", () => {
       await isOneEntry(async () => {
         await button("two.hitch").click();
         await page.waitForSelector("[data-answer='1']");
-        // Zoomed to the stall, as from the list of stalls.
-        const [from, to] = (param("range") ?? "").split("-").map(Number) as [number, number];
-        const shown = await shownWindow(page);
-        expect(shown.from).toBeLessThan(from);
-        expect(shown.to).toBeGreaterThan(to);
-        expect(shown.to - shown.from).toBeLessThan(1.3 * (to - from));
+        await expectZoomed(page);
       });
     },
   };

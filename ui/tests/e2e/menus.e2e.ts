@@ -55,6 +55,7 @@ const SLICE = ".tl-tree [data-in^=p][data-lane^=t]";
 
 const THREAD = [
   "Only this thread, in all views",
+  "Without this thread",
   "Pin the lane",
   "Hide the lane",
   "Flame graph of its waits",
@@ -135,6 +136,8 @@ const PLACES: readonly Place[] = [
       "Show the wake-up and its waker",
       "Show the woken thread",
       "Explain the wait that it ended",
+      "Show the waker's stack",
+      "Copy the waker's stack",
       "Flame graph of what woke it",
       "Copy the wake-up",
     ],
@@ -143,7 +146,12 @@ const PLACES: readonly Place[] = [
     name: "a process",
     query: "",
     open: row(".tl-tree [data-section^=p]", null),
-    items: ["Only this process, in all views", "Hide the process", "Table of its waits"],
+    items: [
+      "Only this process, in all views",
+      "Without this process",
+      "Hide the process",
+      "Table of its waits",
+    ],
   },
   {
     name: "a group of threads of a table",
@@ -162,13 +170,13 @@ const PLACES: readonly Place[] = [
     name: "a group of one thread of a table",
     query: "view=tables&by=process,thread,pid,tid&where=thread = typing",
     open: secondary(".grid-row .cell"),
-    items: ["Explain this", ...THREAD, "Without this thread", "Flame graph of this group"],
+    items: ["Explain this", ...THREAD, "Flame graph of this group"],
   },
   {
     name: "a single row of a table",
     query: "view=tables&by=none&show=thread,waited,reason",
     open: secondary(".grid-row .cell"),
-    items: ["Show on the timeline", "Explain this", "Without this thread", ...THREAD],
+    items: ["Show on the timeline", "Explain this", ...THREAD],
   },
   {
     name: "a stack of a table",
@@ -280,13 +288,46 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
       () => location.href + (document.querySelector("main") as HTMLElement | null)?.innerText,
     );
 
-  test("a copied arrow says who woke whom, in words", async () => {
-    await arrow(page);
-    await page.getByRole("menuitem", { name: "Copy the wake-up" }).click();
-    await page.getByText("Copied the wake-up.").first().waitFor({ state: "attached" });
-    expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(
+  test("a copied arrow says who woke whom, in words, and has the waker's stack", async () => {
+    const copied = async (item: string, notice: string) => {
+      await arrow(page);
+      await page.getByRole("menuitem", { name: item }).click();
+      await page.getByText(notice).first().waitFor({ state: "attached" });
+      return page.evaluate(() => navigator.clipboard.readText());
+    };
+    expect(await copied("Copy the wake-up", "Copied the wake-up.")).toMatch(
       /^\d\.\d[\d ]* s: inspector \d+ .*woke typing \d+ .*\(task; direct evidence\)$/,
     );
+    const stack = await copied("Copy the waker's stack", "Copied the stack.");
+    const shown = await shownWindow(page);
+    await arrow(page);
+    await page.getByRole("menuitem", { name: "Show the waker's stack" }).click();
+    const frames = page.locator(".details[data-event^=waking] .frame");
+    await frames.first().waitFor();
+    expect(stack.split("\n").length).toBe(await frames.count());
+    expect(stack.startsWith(await frames.first().innerText())).toBe(true);
+    expect(await shownWindow(page)).toEqual(shown);
+  });
+
+  test("who is named in the answer, in the details or by a chip has the menu of a lane", async () => {
+    const has = async (where: string, title: string) => {
+      await secondary(where)(page);
+      const item = page.getByRole("menuitem", { name: title });
+      await item.waitFor();
+      return item;
+    };
+    await has(".story .text-link", "Only this thread, in all views");
+    await page.keyboard.press("Escape");
+    await page.locator(".chain .text-link").last().click();
+    await has(".details dd .text-link", "Pin the lane");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Escape");
+    await row(".tl-tree [data-section^=p]", null)(page);
+    await page.getByRole("menuitem", { name: "Only this process, in all views" }).click();
+    await (await has("[data-chip=process]", "Without this process")).click();
+    // From the answer, it leads to the table.
+    await page.waitForURL(/view=tables.*where=pid/);
+    await settled(page);
   });
 
   for (const place of PLACES)

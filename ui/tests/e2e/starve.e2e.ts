@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { durationText } from "../../src/units";
 import { open, STARVE, settled, shownWindow, skipReason, TestBed, windowChanges } from "./harness";
 
 describe.skipIf(skipReason("starve") !== null)("starve", () => {
@@ -369,5 +370,37 @@ describe.skipIf(skipReason("starve") !== null)("starve", () => {
     await page.waitForSelector("[data-answer]");
     await settled(page);
     expect(new URL(page.url()).searchParams.get("view")).toBeNull();
+  });
+
+  test("two threads are compared as a flame graph", async () => {
+    const [one, other] = [83, 84];
+    const query = `trace=starve.hitch&view=stacks&idle=1&thread=${one},${other}`;
+    await page.goto(new URL(`/?${query}`, bed.address).href);
+    await page.getByRole("button", { name: "Compare", exact: true }).click();
+    const whole = page.locator(".diff-box").first();
+    await whole.waitFor();
+    await settled(page);
+    const times = async () =>
+      /^\(all\): (.+) in lab-starve .*, (.+) in typing /.exec(
+        (await whole.getAttribute("title")) ?? "",
+      );
+    const totals = await page.evaluate(
+      (threads) =>
+        Promise.all(
+          threads.map(async (thread) => {
+            const url = `/api/t/starve.hitch/flame?of=wait&px=1000&thread=${thread}`;
+            return ((await (await fetch(url)).json()) as { total: number }).total;
+          }),
+        ),
+      [one, other],
+    );
+    expect((await times())?.slice(1)).toEqual(totals.map(durationText));
+    const frame = (name: string) => page.locator(`.diff-box[data-frame$='${name}']`);
+    expect(await frame("lock_document").getAttribute("title")).toMatch(/, not in lab-starve \d+$/);
+    await page.getByRole("button", { name: "Swap both" }).click();
+    await frame("lock_document").waitFor({ state: "detached" });
+    expect(new URL(page.url()).searchParams.get("thread")).toBe(`${other},${one}`);
+    await page.getByRole("button", { name: "Remove the selected thread" }).first().click();
+    await page.getByText("two threads are compared").waitFor();
   });
 });

@@ -1,13 +1,17 @@
 /** The menus of the timeline: of a slice, a lane's name, a process, an arrow of the wait chain. */
+import { batch } from "@preact/signals";
 import { explainThread, flameOf, processItems, tableOf, threadItems } from "../../actions";
+import { getJson, tracePath } from "../../api/client";
 import { threadName } from "../../api/data";
 import { quoted } from "../../api/params";
-import type { StallAnswer } from "../../api/types";
+import { asApiError } from "../../api/query";
+import type { EventAnswer, StackAnswer, StallAnswer } from "../../api/types";
 import { copy } from "../../copy";
 import { RAN } from "../../draw/states";
 import { butterfly } from "../../functionMenu";
-import { navigateTo } from "../../navigate";
+import { eventKey, navigateTo } from "../../navigate";
 import { type MenuItem, openMenu } from "../../parts/MenuHost";
+import { frameText } from "../../stacks/StackFrames";
 import * as store from "../../state/store";
 import { innermost } from "../../table/cells";
 import { type Range, range, threadIx, timeText } from "../../units";
@@ -82,11 +86,43 @@ function arrowItems(arrow: ChainArrow): MenuItem[] {
       run: () => explainThread(woken, range(Math.max(from, arrow.at - arrow.waited_ns), arrow.at)),
     },
     {
+      title: "Show the waker's stack",
+      disabled: arrow.waking === null,
+      run: () => showStack(arrow.waking),
+    },
+    {
+      title: "Copy the waker's stack",
+      disabled: arrow.waking === null,
+      run: () => void copyStack(arrow.waking),
+    },
+    {
       title: "Flame graph of what woke it",
       run: () => flameOf("wake", { threads: [woken], process: null }),
     },
     { title: "Copy the wake-up", run: () => void copy(text, "the wake-up") },
   ];
+}
+
+/** Opens the wake-up, with the waker's stack, and leaves the timeline where it is. */
+function showStack(waking: number | null): void {
+  if (waking === null) return;
+  batch(() => {
+    store.event.value = eventKey({ waking });
+    store.showView(store.view.peek());
+  });
+}
+
+async function copyStack(waking: number | null): Promise<void> {
+  const trace = store.trace.peek() ?? "";
+  try {
+    const { stack } = await getJson<EventAnswer>(tracePath(trace, "event"), { waking });
+    if (stack === null) return store.notify("No stack was recorded.");
+    const params = { id: stack.stack, kind: stack.kind };
+    const { frames } = await getJson<StackAnswer>(tracePath(trace, "stack"), params);
+    await copy(frames.map(frameText).join("\n"), "the stack");
+  } catch (error) {
+    store.notify(asApiError(error).message);
+  }
 }
 
 /** What the menu explains: the selected range if the pointer is in it, else the slice. */

@@ -5,6 +5,7 @@ import { RAN } from "../../draw/states";
 import { edgeAt, snapped } from "../../parts/edges";
 import * as store from "../../state/store";
 import { wheel as wheelHabit } from "../../state/theme";
+import { replacing } from "../../state/url";
 import { ns, type ProcessIx, range, type ThreadIx, threadIx, timeText } from "../../units";
 import { NONE } from "../data/decode";
 import type { LaneRow, Row } from "../data/layout";
@@ -88,6 +89,8 @@ export class Pointer {
   private drag: Drag | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private sliceRequest: AbortController | null = null;
+  /** What the first click of a double-click met: what it does moves the lanes below the second. */
+  private met: { hit: Hit | null; address: string } = { hit: null, address: "" };
   private readonly off = new AbortController();
 
   constructor(private readonly canvas: HTMLElement) {
@@ -101,7 +104,8 @@ export class Pointer {
     on("pointerup", (e) => this.up(e));
     on("pointercancel", () => this.cancel());
     on("pointerleave", () => this.leave());
-    on("dblclick", (e) => this.double(e));
+    on("mousedown", (e) => this.meet(e));
+    on("dblclick", () => this.double());
     on("contextmenu", (e) => this.menu(e), false);
     // Not passive: zooming must prevent the wheel from scrolling the lanes.
     on("wheel", (e) => this.wheel(e), false);
@@ -256,10 +260,19 @@ export class Pointer {
     model.announcement.value = lines.join(". ");
   }
 
-  private double(event: MouseEvent): void {
+  private meet(event: MouseEvent): void {
+    if (event.detail !== 1) return;
     const { x, y } = this.canvasPoint(event);
-    const { hit: found } = under(x, y);
-    if (found) store.showAround(range(found.from, found.to));
+    this.met = { hit: under(x, y).hit, address: location.href };
+  }
+
+  private double(): void {
+    const { hit: found, address } = this.met;
+    if (!found) return;
+    const zoom = () => store.showAround(range(found.from, found.to));
+    // If its first click has made an entry of the history, it is the double-click's.
+    if (location.href === address) zoom();
+    else replacing(zoom);
   }
 
   private leave(): void {

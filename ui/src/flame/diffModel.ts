@@ -1,6 +1,6 @@
 /** The differential flame graph: widths of one side, colours of the difference. */
 import type { FlameDiffAnswer } from "../api/diff";
-import { type Frame, lay, type Tree } from "../flame/tree";
+import { type Frame, lay, type Tree } from "./tree";
 
 /** The side whose times are the widths. */
 export type Side = "before" | "after";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { FlameDiffAnswer } from "../api/diff";
-import { layDiff, scales, strength } from "./flameModel";
+import { layDiff, scales, strength } from "./diffModel";
 
 const answer: FlameDiffAnswer = {
   before_window_ns: 2e9,
