@@ -17,9 +17,6 @@ use std::time::{Duration, Instant};
 
 /// Maximum length of a line of the recorder's, bytes.
 const MAX_LINE: u64 = 64 << 10;
-/// How long marks are collected before they are sent: each sending wakes the recorder. A trigger of
-/// the recorder's waits for half a second before it saves.
-const COLLECT: Duration = Duration::from_millis(300);
 /// How long a save waits for the marks before it.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of marks in a request, by the protocol.
@@ -90,26 +87,11 @@ impl Connection {
 
 /// What the thread that sends marks is told.
 pub enum Outgoing {
-    /// A mark, which can wait for others.
-    Mark(Mark),
+    /// Marks that were made at once.
+    Marks(Vec<Mark>),
     /// A save is about to be made: what was marked before it is sent now. The other end is told when
     /// that is done.
     Flush(Sender<()>),
-}
-
-/// The marks of one request, and who waits until they are sent.
-fn collect(first: Outgoing, outgoing: &Receiver<Outgoing>) -> (Vec<Value>, Option<Sender<()>>) {
-    let (mut batch, end) = (Vec::new(), Instant::now() + COLLECT);
-    let mut next = Some(first);
-    loop {
-        match next {
-            Some(Outgoing::Mark(mark)) => batch.push(mark.json()),
-            Some(Outgoing::Flush(waiting)) => return (batch, Some(waiting)),
-            None => return (batch, None),
-        }
-        let left = end.saturating_duration_since(Instant::now());
-        next = (batch.len() < MAX_MARKS).then(|| outgoing.recv_timeout(left).ok()).flatten();
-    }
 }
 
 /// Sends marks until there is nobody left to make any.
@@ -117,38 +99,40 @@ pub fn send_marks(sockets: &[PathBuf], outgoing: &Receiver<Outgoing>, events: &S
     let mut connection: Option<Connection> = None;
     let mut failed: Option<Instant> = None;
     let mut refused = false;
-    while let Ok(first) = outgoing.recv() {
-        // Whoever waits is told when this goes out of scope.
-        let (batch, _waiting) = collect(first, outgoing);
-        if batch.is_empty() {
-            continue;
-        }
+    while let Ok(next) = outgoing.recv() {
+        // Whoever waits for what was before it is told as its end goes.
+        let Outgoing::Marks(marks) = next else { continue };
         // Without a recorder there is nobody whose traces need marks.
         if failed.is_some_and(|at| at.elapsed() < RETRY) {
             continue;
         }
-        let request = json!({ "marks": batch });
-        // A connection that was idle may have been closed: a new one gets one more try.
-        for _ in 0..2 {
-            let is_new = connection.is_none();
-            if is_new {
-                connection = Connection::open(sockets, MARKS_TIMEOUT).ok();
-            }
-            let Some(open) = &mut connection else { break };
-            match open.send(&request).and_then(|()| open.receive()) {
-                Ok(answer) => {
-                    let reason = answer["reason"].as_str().or(answer["marks"]["reason"].as_str());
-                    if let Some(reason) = reason.filter(|_| !refused) {
-                        refused = true;
-                        let _ = events.send(Event::Missing(format!("marks are refused: {reason}")));
-                    }
-                    break;
-                }
-                Err(_) => connection = None,
+        for marks in marks.chunks(MAX_MARKS) {
+            let request = json!({ "marks": marks.iter().map(Mark::json).collect::<Vec<_>>() });
+            let Some(answer) = ask(&mut connection, sockets, &request) else { break };
+            let reason = answer["reason"].as_str().or(answer["marks"]["reason"].as_str());
+            if let Some(reason) = reason.filter(|_| !refused) {
+                refused = true;
+                let _ = events.send(Event::Missing(format!("marks are refused: {reason}")));
             }
         }
         failed = connection.is_none().then(Instant::now);
     }
+}
+
+/// The answer to a request about marks, over a connection that stays.
+fn ask(connection: &mut Option<Connection>, sockets: &[PathBuf], request: &Value) -> Option<Value> {
+    // A connection that was idle may have been closed: a new one gets one more try.
+    for _ in 0..2 {
+        if connection.is_none() {
+            *connection = Connection::open(sockets, MARKS_TIMEOUT).ok();
+        }
+        let open = connection.as_mut()?;
+        match open.send(request).and_then(|()| open.receive()) {
+            Ok(answer) => return Some(answer),
+            Err(_) => *connection = None,
+        }
+    }
+    None
 }
 
 /// Makes the saves that are asked for, one after the other, each after the marks before it.

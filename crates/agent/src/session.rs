@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::hot_key::HotKey;
 use crate::input::Input;
-use crate::mark::InputMode;
+use crate::mark::{InputMode, Mark, What};
 use crate::options::Options;
 use crate::ping::{Found, INTERVAL, OVERDUE_INTERVAL, Ping};
 use crate::recorder::Outgoing;
@@ -21,9 +21,10 @@ use x11rb::protocol::Event as XEvent;
 
 /// How long the window with the focus is taken to keep it.
 const FOCUS_AGE: Duration = Duration::from_millis(200);
-/// How long events are collected while input is marked: each look at them wakes the agent. The X
-/// server keeps their times.
-const COLLECT: Duration = Duration::from_millis(100);
+/// How long events are collected while input is marked: each look at them wakes the agent, and then the
+/// recorder. The X server keeps their times. A trigger of the recorder's waits for half a second before
+/// it saves.
+const COLLECT: Duration = Duration::from_millis(250);
 /// A key that is held down repeats: presses closer than this are one.
 const HOT_KEY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -38,6 +39,9 @@ pub struct Session {
     pressed: Option<Instant>,
     next_ping: Instant,
     events: Sender<Event>,
+    /// Marks that are not sent yet: those of one look are sent at once, and before anything else
+    /// that may lead to a save.
+    made: Vec<Mark>,
     marks: Sender<Outgoing>,
 }
 
@@ -87,6 +91,7 @@ impl Session {
             pressed: None,
             next_ping: Instant::now(),
             events,
+            made: Vec::new(),
             marks,
         })
     }
@@ -110,13 +115,20 @@ impl Session {
         while let Some(event) = self.display.connection.poll_for_event()? {
             self.handle(&event)?;
         }
+        // An answered ping can wait for what comes next, if that is soon.
+        let is_ping = |mark: &Mark| matches!(mark.what, What::Ping { .. });
+        if timeout.is_none() || self.made.len() > 1 || !self.made.iter().all(is_ping) {
+            self.send_marks();
+        }
         self.display.connection.flush()?;
         let socket = self.display.connection.stream().as_fd();
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match poll(&mut [PollFd::new(&socket, PollFlags::IN)], timeout.as_ref()) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             // The time of an answer to a ping is that of its arrival.
-            Ok(_) if self.input.is_some() && !self.is_asking() => std::thread::sleep(COLLECT),
+            Ok(_) if self.input.is_some() && !self.is_asking() => {
+                std::thread::sleep(self.collect())
+            }
             Ok(_) => {}
             Err(error) => {
                 let source = error.into();
@@ -124,6 +136,13 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// How long events are collected: at most until a ping is due.
+    fn collect(&self) -> Duration {
+        let is_pinging = self.activity.as_ref().is_some_and(Activity::in_use);
+        let to_ping = self.next_ping.saturating_duration_since(Instant::now());
+        if is_pinging { COLLECT.min(to_ping) } else { COLLECT }
     }
 
     /// True while a window has not answered.
@@ -168,6 +187,7 @@ impl Session {
                 let is_new = self.pressed.is_none_or(|last| last.elapsed() >= HOT_KEY_INTERVAL);
                 self.pressed = Some(Instant::now());
                 if is_new {
+                    self.send_marks();
                     let _ = self.events.send(Event::HotKey);
                 }
             }
@@ -194,8 +214,14 @@ impl Session {
         let Some(input) = &self.input else { return Ok(()) };
         let Some(mut mark) = input.mark(event, None) else { return Ok(()) };
         mark.pid = self.focused_pid()?;
-        let _ = self.marks.send(Outgoing::Mark(mark));
+        self.made.push(mark);
         Ok(())
+    }
+
+    fn send_marks(&mut self) {
+        if !self.made.is_empty() {
+            let _ = self.marks.send(Outgoing::Marks(std::mem::take(&mut self.made)));
+        }
     }
 
     fn focused_pid(&mut self) -> Result<Option<u32>, Error> {
@@ -220,11 +246,10 @@ impl Session {
         Ok(())
     }
 
-    fn tell(&self, found: Found) {
-        if let Some(mark) = found.mark {
-            let _ = self.marks.send(Outgoing::Mark(mark));
-        }
+    fn tell(&mut self, found: Found) {
+        self.made.extend(found.mark);
         if let Some(hang) = found.hang {
+            self.send_marks();
             let _ = self.events.send(Event::Hang(hang));
         }
     }

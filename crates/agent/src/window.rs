@@ -2,12 +2,17 @@
 
 use crate::display::Display;
 use crate::error::Error;
-use x11rb::protocol::xproto::{AtomEnum, ConnectionExt, Window};
+use x11rb::cookie::Cookie;
+use x11rb::protocol::xproto::{AtomEnum, ConnectionExt, GetPropertyReply, Window};
+use x11rb::rust_connection::RustConnection;
 
 /// Maximum steps from the window with the focus up to the one that the program made its own.
 const MAX_STEPS: usize = 16;
 /// Maximum length of a class or a host's name, in words of 32 bits.
 const MAX_TEXT: u32 = 64;
+
+/// A property that was asked for.
+type Property<'a> = Cookie<'a, RustConnection, GetPropertyReply>;
 
 /// The window that the user types into.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,26 +35,32 @@ impl Focus {
 
 impl Display {
     /// The window with the focus, by the window manager or else by the server. Windows may vanish
-    /// at any time: then there is none.
+    /// at any time: then there is none. All that one look needs is asked for at once: each wait for an
+    /// answer costs more than the answer.
     pub fn focus(&self) -> Result<Option<Focus>, Error> {
         let active =
-            self.words(self.root, self.atoms._NET_ACTIVE_WINDOW, AtomEnum::WINDOW.into())?;
-        let mut window = match active.first().copied().filter(|window| *window != 0) {
+            self.property(self.root, self.atoms._NET_ACTIVE_WINDOW, AtomEnum::WINDOW.into())?;
+        let by_server = self.connection.get_input_focus()?;
+        let mut window = match words(active).first().copied().filter(|window| *window != 0) {
             Some(window) => window,
-            None => self.connection.get_input_focus()?.reply()?.focus,
+            None => by_server.reply()?.focus,
         };
         for _ in 0..MAX_STEPS {
             // None and PointerRoot are no windows.
             if window <= 1 || window == self.root {
                 return Ok(None);
             }
-            let protocols = self.words(window, self.atoms.WM_PROTOCOLS, AtomEnum::ATOM.into())?;
-            let pid = self.words(window, self.atoms._NET_WM_PID, AtomEnum::CARDINAL.into())?;
-            let class = self.text(window, AtomEnum::WM_CLASS.into())?;
+            let protocols =
+                self.property(window, self.atoms.WM_PROTOCOLS, AtomEnum::ATOM.into())?;
+            let pid = self.property(window, self.atoms._NET_WM_PID, AtomEnum::CARDINAL.into())?;
+            let host = self.property(window, self.atoms.WM_CLIENT_MACHINE, AtomEnum::ANY.into())?;
+            let class = self.property(window, AtomEnum::WM_CLASS.into(), AtomEnum::ANY.into())?;
+            let tree = self.connection.query_tree(window)?;
+            let (protocols, pid, class) = (words(protocols), words(pid), text(class));
             if !protocols.is_empty() || !pid.is_empty() || !class.is_empty() {
                 return Ok(Some(Focus {
                     window,
-                    pid: self.process_here(window, &pid)?,
+                    pid: pid_here(&pid, host),
                     answers: protocols.contains(&self.atoms._NET_WM_PING),
                     // Two names with a zero after each: the second is that of the program.
                     class: class
@@ -60,7 +71,7 @@ impl Display {
                 }));
             }
             // A part of a window, such as GTK's own window for the focus.
-            let Ok(tree) = self.connection.query_tree(window)?.reply() else { return Ok(None) };
+            let Ok(tree) = tree.reply() else { return Ok(None) };
             window = tree.parent;
         }
         Ok(None)
@@ -70,33 +81,30 @@ impl Display {
     /// of a client that has left to the next one.
     pub fn exists(&self, focus: &Focus) -> Result<bool, Error> {
         let window = focus.window;
-        if self.connection.get_window_attributes(window)?.reply().is_err() {
-            return Ok(false);
-        }
-        let pid = self.words(window, self.atoms._NET_WM_PID, AtomEnum::CARDINAL.into())?;
-        Ok(self.process_here(window, &pid)? == focus.pid)
+        let attributes = self.connection.get_window_attributes(window)?;
+        let pid = self.property(window, self.atoms._NET_WM_PID, AtomEnum::CARDINAL.into())?;
+        let host = self.property(window, self.atoms.WM_CLIENT_MACHINE, AtomEnum::ANY.into())?;
+        Ok(attributes.reply().is_ok() && pid_here(&words(pid), host) == focus.pid)
     }
 
-    /// The process that a window names, if that is on this machine.
-    fn process_here(&self, window: Window, pid: &[u32]) -> Result<Option<u32>, Error> {
-        let is_here = self.text(window, self.atoms.WM_CLIENT_MACHINE)? == host_name();
-        Ok(pid.first().copied().filter(|_| is_here))
-    }
-
-    fn words(&self, window: Window, property: u32, kind: u32) -> Result<Vec<u32>, Error> {
-        let cookie = self.connection.get_property(false, window, property, kind, 0, MAX_TEXT)?;
-        let reply = cookie.reply().ok();
-        Ok(reply.and_then(|reply| Some(reply.value32()?.collect())).unwrap_or_default())
-    }
-
-    fn text(&self, window: Window, property: u32) -> Result<String, Error> {
-        let any = AtomEnum::ANY;
-        let cookie = self.connection.get_property(false, window, property, any, 0, MAX_TEXT)?;
-        let value = cookie.reply().map(|reply| reply.value).unwrap_or_default();
-        Ok(String::from_utf8_lossy(&value).into_owned())
+    /// Asks for a property, at most [`MAX_TEXT`] words of it.
+    fn property(&self, window: Window, name: u32, kind: u32) -> Result<Property<'_>, Error> {
+        Ok(self.connection.get_property(false, window, name, kind, 0, MAX_TEXT)?)
     }
 }
 
-fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+/// The process that a window names, if that is on this machine.
+fn pid_here(pid: &[u32], host: Property<'_>) -> Option<u32> {
+    let is_here = text(host) == rustix::system::uname().nodename().to_string_lossy();
+    pid.first().copied().filter(|_| is_here)
+}
+
+fn words(property: Property<'_>) -> Vec<u32> {
+    let reply = property.reply().ok();
+    reply.and_then(|reply| Some(reply.value32()?.collect())).unwrap_or_default()
+}
+
+fn text(property: Property<'_>) -> String {
+    let value = property.reply().map(|reply| reply.value).unwrap_or_default();
+    String::from_utf8_lossy(&value).into_owned()
 }
