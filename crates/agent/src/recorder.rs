@@ -89,8 +89,7 @@ impl Connection {
 pub enum Outgoing {
     /// Marks that were made at once.
     Marks(Vec<Mark>),
-    /// A save is about to be made: what was marked before it is sent now. The other end is told when
-    /// that is done.
+    /// A save is about to be made: the other end is told when all that was marked before is sent.
     Flush(Sender<()>),
 }
 
@@ -100,8 +99,13 @@ pub fn send_marks(sockets: &[PathBuf], outgoing: &Receiver<Outgoing>, events: &S
     let mut failed: Option<Instant> = None;
     let mut refused = false;
     while let Ok(next) = outgoing.recv() {
-        // Whoever waits for what was before it is told as its end goes.
-        let Outgoing::Marks(marks) = next else { continue };
+        let marks = match next {
+            Outgoing::Marks(marks) => marks,
+            Outgoing::Flush(waiting) => {
+                let _ = waiting.send(());
+                continue;
+            }
+        };
         // Without a recorder there is nobody whose traces need marks.
         if failed.is_some_and(|at| at.elapsed() < RETRY) {
             continue;
