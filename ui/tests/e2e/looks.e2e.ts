@@ -335,14 +335,14 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
     const cut = () =>
       page.evaluate(() =>
         [...document.querySelectorAll<HTMLElement>("body :not(.sr-only)")]
-          .filter(
-            (element) =>
-              getComputedStyle(element).textOverflow === "ellipsis" &&
-              element.scrollWidth > element.clientWidth &&
-              element.clientWidth > 0,
-          )
           .filter((element) => {
-            const missing = element.scrollWidth - element.clientWidth;
+            const { textOverflow, webkitLineClamp } = getComputedStyle(element);
+            const { scrollWidth, clientWidth, scrollHeight, clientHeight } = element;
+            // Lines are left out although the window has room for more.
+            if (webkitLineClamp !== "none") return scrollHeight > clientHeight;
+            if (textOverflow !== "ellipsis" || scrollWidth <= clientWidth || clientWidth === 0)
+              return false;
+            const missing = scrollWidth - clientWidth;
             const parent = element.parentElement;
             if (!parent) return false;
             const used = [...parent.children].reduce(
@@ -363,6 +363,12 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
       await page.keyboard.press("Digit2");
       await settled(page);
       expect({ name, cut: await cut() }).toEqual({ name, cut: [] });
+    }
+    const presets = page.getByRole("group", { name: "Presets" }).getByRole("button");
+    for (const preset of await presets.allInnerTexts()) {
+      await page.getByRole("button", { name: preset, exact: true }).click();
+      await settled(page);
+      expect({ preset, cut: await cut() }).toEqual({ preset, cut: [] });
     }
     await go("");
     await page.waitForSelector("[data-trace]");
