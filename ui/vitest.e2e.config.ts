@@ -5,7 +5,14 @@ import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** The files that take longest begin first, so that no worker is left with one of them. */
-const LONGEST = ["liveWalk.e2e.ts", "walk.e2e.ts", "menus.e2e.ts", "surfaces.e2e.ts"];
+const LONGEST = [
+  "labWalk.e2e.ts",
+  "programsWalk.e2e.ts",
+  "walk.e2e.ts",
+  "menus.e2e.ts",
+  "access.e2e.ts",
+  "surfaces.e2e.ts",
+];
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -24,6 +31,8 @@ export default defineConfig({
   test: {
     include,
     environment: "node",
+    // What a file starts is its own. Loading the same modules again costs more than a second of CPU.
+    isolate: false,
     maxWorkers: pictures ? 1 : 3,
     sequence: { sequencer: LongestFirst },
     testTimeout: 90_000,

@@ -1,6 +1,6 @@
 /** Column widths: the user's, else by kind. Long kinds share the remaining width. */
 import { signal } from "@preact/signals";
-import { type Arrangement, kindOf } from "./arrange";
+import { type Arrangement, kindOf, title } from "./arrange";
 
 const chosen = signal(new Map<string, number>());
 
@@ -28,13 +28,25 @@ export function setWidth(text: string, width: number): void {
   chosen.value = next;
 }
 
+/** At most what a head needs to be read in full: its letters; its padding and the sign of the order. */
+function headPx(text: string): number {
+  const { name, tag } = title(text);
+  return 8 * (name + tag).length + 42;
+}
+
+const sumOf = (widths: readonly number[]): number => widths.reduce((sum, width) => sum + width, 0);
+
 export function columnWidths(of: Arrangement, room: number): number[] {
   const texts = [...of.by, ...of.show, ...of.graph];
-  const widths = texts.map(
+  const usual = texts.map(
     (text, i) =>
       chosen.value.get(text) ?? Math.max(i === 0 ? 190 : 0, DEFAULT_PX[kindOf(of.info, text)]),
   );
-  const left = room - RIGHT_MARGIN_PX - widths.reduce((sum, width) => sum + width, 0);
+  const inFull = texts.map((text, i) =>
+    chosen.value.has(text) ? (usual[i] ?? 0) : Math.max(usual[i] ?? 0, headPx(text)),
+  );
+  const widths = sumOf(inFull) <= room - RIGHT_MARGIN_PX ? inFull : usual;
+  const left = room - RIGHT_MARGIN_PX - sumOf(widths);
   if (left <= 0) {
     // Texts shrink, so that the numbers at the right stay visible.
     const spare = texts.map((text, i) => {
@@ -43,7 +55,7 @@ export function columnWidths(of: Arrangement, room: number): number[] {
         ? 0
         : Math.max(0, (widths[i] ?? 0) - MIN_SHRUNK_PX[kind]);
     });
-    const all = spare.reduce((sum, width) => sum + width, 0);
+    const all = sumOf(spare);
     return all === 0
       ? widths
       : widths.map(
@@ -56,7 +68,7 @@ export function columnWidths(of: Arrangement, room: number): number[] {
     if (kind === "stack" || LONG.includes(text)) return 6;
     return kind === "text" && (i < of.by.length || of.by.length === 0) ? 1 : 0;
   });
-  const parts = stretch.reduce((sum: number, part) => sum + part, 0);
+  const parts = sumOf(stretch);
   return parts === 0
     ? widths
     : widths.map((width, i) => width + Math.floor((left * (stretch[i] ?? 0)) / parts));

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Page } from "playwright-core";
+import { expect } from "vitest";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -25,4 +26,19 @@ export async function axeFindings(page: Page): Promise<string[]> {
         .map((node) => `${id}: ${node.html.slice(0, 160)} — ${node.failureSummary.slice(0, 200)}`),
     );
   });
+}
+
+/** Fails if axe finds something in the dark theme, then in the light one. */
+export async function expectAccessible(page: Page): Promise<void> {
+  for (const theme of ["dark", "light"]) {
+    // As another tab does it: the page follows at once, and whatever is open stays open.
+    const shown = await page.evaluate((theme) => {
+      const key = "unhitch-look";
+      const look = JSON.parse(localStorage.getItem(key) ?? "{}");
+      localStorage.setItem(key, JSON.stringify({ ...look, theme }));
+      dispatchEvent(new StorageEvent("storage", { key }));
+      return document.documentElement.dataset.theme;
+    }, theme);
+    expect({ theme: shown, found: await axeFindings(page) }).toEqual({ theme, found: [] });
+  }
 }

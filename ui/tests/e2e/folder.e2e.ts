@@ -1,4 +1,5 @@
 /** The trace folder: notes, renaming, adding and deleting files, files that are not traces. */
+import { execFileSync } from "node:child_process";
 import {
   existsSync,
   readdirSync,
@@ -11,7 +12,8 @@ import {
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { open, STARVE, settled, skipReason, TestBed } from "./harness";
+import { expectAccessible } from "./axe";
+import { open, STARVE, settled, skipReason, TestBed, UNHITCH } from "./harness";
 
 describe.skipIf(skipReason("folder") !== null)("folder", () => {
   let bed: TestBed;
@@ -313,6 +315,48 @@ describe.skipIf(skipReason("folder") !== null)("folder", () => {
   });
 });
 
+describe.skipIf(skipReason("judging") !== null)("judging", () => {
+  let bed: TestBed;
+
+  beforeAll(async () => {
+    bed = await TestBed.start((folder) => {
+      TestBed.copy(STARVE)(folder);
+      const { trace } = JSON.parse(execFileSync(UNHITCH, ["why", "--json", STARVE]).toString());
+      // Its cause is in no words of the server's own.
+      const stall = {
+        pattern: "lock_starvation",
+        who: "typing",
+        cause: "told once",
+        duration_ns: 1e9,
+      };
+      writeFileSync(
+        join(folder, "starve.verdict.json"),
+        JSON.stringify({ ...trace, line: "HANG", stalls: 1, stall }),
+      );
+      // Sparse, and so long that the server waits for two seconds before it judges it.
+      writeFileSync(join(folder, "long.data"), "PERFILE2");
+      truncateSync(join(folder, "long.data"), 32 << 20);
+    });
+  });
+  afterAll(() => bed?.stop());
+
+  test("a verdict beside a trace stands, and the progress is told until the rest is judged", async ({
+    task,
+  }) => {
+    const page = await bed.page();
+    const row = (name: string) => page.locator(`[data-trace='${name}']`);
+    await row("long.data").getByText("Being analysed …").waitFor();
+    expect(await page.locator(".judging").innerText()).toContain("1 of 2 traces analysed");
+    const told = row("starve.hitch").getByText("told once");
+    expect(await told.count()).toBe(1);
+    await bed.screenshot(page, task.name, task);
+    await row("long.data").locator(".trace-error").waitFor();
+    await page.locator(".judging").waitFor({ state: "detached" });
+    expect(await told.count()).toBe(1);
+    bed.expectNoComplaints();
+  });
+});
+
 describe.skipIf(skipReason("a vanished file") !== null)("a vanished file", () => {
   let bed: TestBed;
 
@@ -332,6 +376,7 @@ describe.skipIf(skipReason("a vanished file") !== null)("a vanished file", () =>
     await page.waitForSelector(".grid-row");
     await settled(page);
     expect(await page.locator(".error-box").count()).toBe(0);
+    await expectAccessible(page);
     await bed.screenshot(page, task.name, task);
     renameSync(join(bed.folder, ".gone"), join(bed.folder, "starve.hitch"));
     await page.locator(".gone").waitFor({ state: "detached" });

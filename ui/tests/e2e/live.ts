@@ -2,7 +2,9 @@
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { expect, test } from "vitest";
 import { UNHITCH } from "./harness";
+import { walks } from "./walk";
 
 /** A thread that holds a lock while it sleeps, and three that wait for it. */
 const PYTHON = `
@@ -22,35 +24,56 @@ const end = Date.now() + 400;
 setTimeout(() => { while (Date.now() < end); }, 10);
 `;
 
-const LAB = ["chain", "slow-disk", "stopped", "saturate", "tcp"];
-const PROGRAMS: Readonly<Record<string, readonly string[]>> = {
-  python: ["python3", "-c", PYTHON],
-  node: [process.execPath, "-e", NODE],
-  gzip: ["sh", "-c", "find /usr/share -type f | head -5000 | sort | gzip > /dev/null"],
-  pipes: ["sh", "-c", "seq 300000 | sort -rn | tail -1 > /dev/null"],
-  tar: ["sh", "-c", "tar -cf - /usr/include | wc -c > /dev/null"],
+/** The command that makes each recording, without where to write it. */
+type Recordings = Readonly<Record<string, readonly [command: string, ...args: string[]]>>;
+
+export const LAB: Recordings = Object.fromEntries(
+  ["chain", "slow-disk", "stopped", "saturate", "tcp"].map((name) => [
+    `${name}.hitch`,
+    ["lab", name, "--record", "--seconds", "3"],
+  ]),
+);
+export const PROGRAMS: Recordings = {
+  "python.hitch": ["record", "--", "python3", "-c", PYTHON],
+  "node.hitch": ["record", "--", process.execPath, "-e", NODE],
+  "gzip.hitch": sh("find /usr/share -type f | head -5000 | sort | gzip > /dev/null"),
+  "pipes.hitch": sh("seq 300000 | sort -rn | tail -1 > /dev/null"),
+  "tar.hitch": sh("tar -cf - /usr/include | wc -c > /dev/null"),
 };
 
-export const LIVE: readonly string[] = [...LAB, ...Object.keys(PROGRAMS)].map(
-  (name) => `${name}.hitch`,
-);
-
-async function record(file: string, args: readonly string[]): Promise<void> {
-  const child = spawn(UNHITCH, args, { stdio: ["ignore", "ignore", "pipe"] });
-  let complaint = "";
-  child.stderr.on("data", (text: Buffer) => (complaint += text.toString()));
-  await new Promise((ended) => child.on("close", ended));
-  if (!existsSync(file)) console.log(`SKIPPED walk through ${file}: ${complaint.split("\n")[0]}`);
+function sh(line: string): Recordings[string] {
+  return ["record", "--", "sh", "-c", line];
 }
 
 /** Makes all of them in `folder`, one after the other; says which could not be made. */
-export async function recordLive(folder: string): Promise<void> {
-  for (const name of LAB) {
-    const file = join(folder, `${name}.hitch`);
-    await record(file, ["lab", name, "--record", "--seconds", "3", "-o", file]);
+async function recordAll(folder: string, recordings: Recordings): Promise<void> {
+  for (const [name, [command, ...args]] of Object.entries(recordings)) {
+    const file = join(folder, name);
+    const child = spawn(UNHITCH, [command, "-o", file, ...args], {
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    let complaint = "";
+    child.stderr.on("data", (text: Buffer) => (complaint += text.toString()));
+    await new Promise((ended) => child.on("close", ended));
+    if (!existsSync(file)) console.log(`SKIPPED walk through ${file}: ${complaint.split("\n")[0]}`);
   }
-  for (const [name, command] of Object.entries(PROGRAMS)) {
-    const file = join(folder, `${name}.hitch`);
-    await record(file, ["record", "-o", file, "--", ...command]);
-  }
+}
+
+/** A walk through all views of each: all settle without an error on the console, and axe finds nothing. */
+export function walkLive(title: string, recordings: Recordings): void {
+  const names = Object.keys(recordings);
+  walks(title, {
+    fill: (folder) => recordAll(folder, recordings),
+    recordings: names,
+    isLookedAt: () => true,
+    more: (_, has) => {
+      test("five recordings are real", ({ skip }) => {
+        const made = names.filter(has);
+        // Nobody may record here, which `recordAll` has said.
+        if (made.length === 0) skip();
+        expect(made).toEqual(names);
+        expect(names.length).toBeGreaterThanOrEqual(5);
+      });
+    },
+  });
 }

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { STATES } from "../../src/draw/states";
+import { STATES, type State } from "../../src/draw/states";
 import { OUTSIDE_DIM } from "../../src/timeline/draw/overlay";
 import {
   lanePoint,
@@ -14,6 +14,9 @@ import {
   TestBed,
   writeGolden,
 } from "./harness";
+
+/** The height of a compact lane's picture. */
+const LANE_PX = 11;
 
 describe.skipIf(skipReason("looks") !== null)("looks", () => {
   let bed: TestBed;
@@ -181,6 +184,47 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
     bed.allow(/willReadFrequently/);
   });
 
+  test("a lane shows a wait in the state of its reason in the table of waits", async () => {
+    await starve();
+    await page.mouse.move(5, 5);
+    for (const [reason, id] of [
+      ["idle", "idle"],
+      ["unknown", "slept"],
+      ["timer", "timer"],
+      ["condition", "condition"],
+      ["lock", "lock"],
+    ] as const) {
+      const rows = await page.evaluate(async (where) => {
+        const query = { table: "waits", by: "none", show: "reason", sort: "waited:desc", where };
+        const answer = await fetch(
+          `/api/t/starve.hitch/table?${new URLSearchParams(query)}&limit=2`,
+        );
+        return (await answer.json()).rows as { lane: string; from: number; to: number }[];
+      }, `reason = ${reason}`);
+      expect(rows.length).toBe(2);
+      const state = STATES.find((one) => one.id === id) as State;
+      const colour = await page.evaluate((variable) => {
+        const ctx = document.createElement("canvas").getContext("2d") as CanvasRenderingContext2D;
+        ctx.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(variable);
+        ctx.fillRect(0, 0, 1, 1);
+        return [...ctx.getImageData(0, 0, 1, 1).data].join(",");
+      }, state.variable);
+      for (const { lane, from, to } of rows) {
+        await go(`trace=starve.hitch&window=${from}-${to}`);
+        await settled(page);
+        const { x, y } = await lanePoint(page, `[data-in^=p][data-lane=${lane}]`, 0.75);
+        const pixels = await column(".tl-base", x, y - 8 + 2, LANE_PX);
+        const drawn = pixels.filter((pixel) => pixel !== pixels[0]);
+        const height = LANE_PX - Math.round(LANE_PX * (1 - state.height));
+        expect({ reason, height: drawn.length }).toEqual({ reason, height });
+        // The rest is its pattern.
+        const plain = drawn.filter((pixel) => pixel === colour).length;
+        expect({ reason, plain: plain > height / 2 }).toEqual({ reason, plain: true });
+      }
+    }
+    bed.allow(/willReadFrequently/);
+  });
+
   test("at 4K no name of a lane is cut", async () => {
     await page.setViewportSize({ width: 3840, height: 2160 });
     for (const name of ["move-my-mouse.hitch", "starve.hitch"]) {
@@ -291,14 +335,14 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
     const cut = () =>
       page.evaluate(() =>
         [...document.querySelectorAll<HTMLElement>("body :not(.sr-only)")]
-          .filter(
-            (element) =>
-              getComputedStyle(element).textOverflow === "ellipsis" &&
-              element.scrollWidth > element.clientWidth &&
-              element.clientWidth > 0,
-          )
           .filter((element) => {
-            const missing = element.scrollWidth - element.clientWidth;
+            const { textOverflow, webkitLineClamp } = getComputedStyle(element);
+            const { scrollWidth, clientWidth, scrollHeight, clientHeight } = element;
+            // Lines are left out although the window has room for more.
+            if (webkitLineClamp !== "none") return scrollHeight > clientHeight;
+            if (textOverflow !== "ellipsis" || scrollWidth <= clientWidth || clientWidth === 0)
+              return false;
+            const missing = scrollWidth - clientWidth;
             const parent = element.parentElement;
             if (!parent) return false;
             const used = [...parent.children].reduce(
@@ -319,6 +363,12 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
       await page.keyboard.press("Digit2");
       await settled(page);
       expect({ name, cut: await cut() }).toEqual({ name, cut: [] });
+    }
+    const presets = page.getByRole("group", { name: "Presets" }).getByRole("button");
+    for (const preset of await presets.allInnerTexts()) {
+      await page.getByRole("button", { name: preset, exact: true }).click();
+      await settled(page);
+      expect({ preset, cut: await cut() }).toEqual({ preset, cut: [] });
     }
     await go("");
     await page.waitForSelector("[data-trace]");

@@ -2,8 +2,9 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { axeFindings } from "./axe";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { quiet } from "../fixtures/quiet";
+import { expectAccessible } from "./axe";
 import { lanePoint, STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
 
 interface Surface {
@@ -53,6 +54,14 @@ const SURFACES: readonly Surface[] = [
     show: (page) => page.waitForSelector(".tables [role=alert], .tables .bad"),
   },
   {
+    name: "the completions of a filter",
+    query: `${STARVED}&view=tables`,
+    show: async (page) => {
+      await page.locator(".tables [role=combobox]").click();
+      await page.getByRole("listbox", { name: "Completions" }).waitFor();
+    },
+  },
+  {
     name: "the notes",
     query: STARVED,
     show: async (page) => {
@@ -68,6 +77,28 @@ const SURFACES: readonly Surface[] = [
       await page.mouse.click(x, y, { button: "right" });
       await page.getByRole("menu").waitFor();
     },
+  },
+  {
+    name: "the menu of a stall",
+    query: STARVED,
+    show: async (page) => {
+      await page.locator("[data-stall-row]").first().click({ button: "right" });
+      await page.getByRole("menu").waitFor();
+    },
+  },
+  {
+    name: "a notice",
+    query: STARVED,
+    show: async (page) => {
+      await page.locator("[data-stall-row]").first().click({ button: "right" });
+      await page.getByRole("menuitem", { name: "Copy the line" }).click();
+      await page.waitForSelector(".toast");
+    },
+  },
+  {
+    name: "a recording without a stall",
+    query: "trace=quiet.txt",
+    show: (page) => page.getByRole("heading", { name: "No stall was found" }).waitFor(),
   },
   {
     name: "the menu of a column",
@@ -101,14 +132,22 @@ const SURFACES: readonly Surface[] = [
     show: (page) => page.locator(".error-box").waitFor(),
   },
   {
-    name: "the dialog to delete a trace",
+    name: "the menu of a trace of the folder",
     query: "",
     show: async (page) => {
-      await page.getByRole("button", { name: "More for starve.hitch" }).click();
-      await page.getByRole("menuitem", { name: "Delete …" }).click();
-      await page.waitForSelector("dialog");
+      await page.locator("[data-trace='starve.hitch']").click({ button: "right" });
+      await page.getByRole("menu").waitFor();
     },
   },
+  ...["Rename …", "Delete …"].map((item) => ({
+    name: `the dialog of ${item}`,
+    query: "",
+    show: async (page: Page) => {
+      await page.getByRole("button", { name: "More for starve.hitch" }).click();
+      await page.getByRole("menuitem", { name: item }).click();
+      await page.waitForSelector("dialog");
+    },
+  })),
   {
     name: "a selected row of the folder",
     query: "",
@@ -116,55 +155,52 @@ const SURFACES: readonly Surface[] = [
   },
 ];
 
-for (const theme of ["dark", "light"] as const)
-  describe.skipIf(skipReason(`surfaces, ${theme}`) !== null)(`surfaces, ${theme}`, () => {
-    let bed: TestBed;
-    let page: Page;
+describe.skipIf(skipReason("surfaces") !== null)("surfaces", () => {
+  let bed: TestBed;
+  let page: Page;
 
-    beforeAll(async () => {
-      bed = await TestBed.start(async (folder) => {
-        await writeGolden(folder);
-        TestBed.copy(STARVE)(folder);
-        writeFileSync(join(folder, "cut.data"), "PERFILE2");
-      });
-    });
-    afterAll(() => bed?.stop());
-    beforeEach(async () => {
-      page = await bed.page("", { colorScheme: theme });
-    });
-    afterEach(async ({ task }) => {
-      await bed.screenshot(page, `surfaces ${theme} ${task.name}`, task);
-      await page.context().close();
-      // A damaged or missing trace and a wrong filter are refused, which the browser reports.
-      bed.allow(/status of (400|404|422)/);
-      bed.expectNoComplaints();
-    });
-
-    for (const { name, query, show } of SURFACES)
-      test(name, async () => {
-        await page.goto(new URL(`/?${query}`, bed.address).href);
-        if (/^trace=(starve|move)/.test(query)) {
-          await page.waitForSelector(".answers, .tables");
-          await settled(page);
-        }
-        await show(page);
-        expect(await page.evaluate(() => document.documentElement.dataset.theme ?? "")).toBe(theme);
-        expect(await axeFindings(page)).toEqual([]);
-      });
-
-    test("loading", async () => {
-      let answer = () => {};
-      const held = new Promise<void>((done) => (answer = done));
-      await page.route("**/status", async (route) => {
-        await held;
-        await route.continue();
-      });
-      await page.goto(new URL(`/?${STARVED}`, bed.address).href);
-      await page.locator(".loading").waitFor();
-      expect(await axeFindings(page)).toEqual([]);
-      answer();
+  beforeAll(async () => {
+    bed = await TestBed.start(async (folder) => {
+      await writeGolden(folder);
+      TestBed.copy(STARVE)(folder);
+      writeFileSync(join(folder, "cut.data"), "PERFILE2");
+      writeFileSync(join(folder, "quiet.txt"), quiet());
     });
   });
+  afterAll(() => bed?.stop());
+  afterEach(async ({ task }) => {
+    await bed.screenshot(page, `surfaces ${task.name}`, task);
+    await page.context().close();
+    // A damaged or missing trace and a wrong filter are refused, which the browser reports.
+    bed.allow(/status of (400|404|422)/);
+    bed.expectNoComplaints();
+  });
+
+  for (const { name, query, show } of SURFACES)
+    test(name, async () => {
+      page = await bed.page(query);
+      if (/^trace=(starve|move|quiet)/.test(query)) {
+        await page.waitForSelector(".answers, .tables");
+        await settled(page);
+      }
+      await show(page);
+      await expectAccessible(page);
+    });
+
+  test("loading", async () => {
+    page = await bed.page();
+    let answer = () => {};
+    const held = new Promise<void>((done) => (answer = done));
+    await page.route("**/status", async (route) => {
+      await held;
+      await route.continue();
+    });
+    await page.goto(new URL(`/?${STARVED}`, bed.address).href);
+    await page.locator(".loading").waitFor();
+    await expectAccessible(page);
+    answer();
+  });
+});
 
 describe.skipIf(skipReason("an empty folder") !== null)("an empty folder", () => {
   let bed: TestBed;
@@ -175,12 +211,9 @@ describe.skipIf(skipReason("an empty folder") !== null)("an empty folder", () =>
   afterAll(() => bed?.stop());
 
   test("axe finds nothing, dark and light", async () => {
-    for (const colorScheme of ["dark", "light"] as const) {
-      const page = await bed.page("", { colorScheme });
-      await page.getByText("No traces yet.").waitFor();
-      expect({ colorScheme, found: await axeFindings(page) }).toEqual({ colorScheme, found: [] });
-      await page.context().close();
-    }
+    const page = await bed.page();
+    await page.getByText("No traces yet.").waitFor();
+    await expectAccessible(page);
     bed.expectNoComplaints();
   });
 });
