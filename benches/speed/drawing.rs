@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use unhitch_analysis::Rules;
-use unhitch_server::{Config, Server, Tools};
+use unhitch_server::{Config, Server, Tools, Unreadable};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ui/tests/speed/speed.mjs");
 
@@ -19,9 +19,8 @@ fn server(folder: &Path) -> anyhow::Result<Server> {
     let path = folder.join("big.hitch");
     std::fs::write(&path, b"PK\x03\x04")?;
     let made = Mutex::new(Some(page::trace()));
-    let open = move |_: &Path| {
-        made.lock().ok().and_then(|mut made| made.take()).ok_or_else(|| "opened twice".to_owned())
-    };
+    let open =
+        move |_: &Path| made.lock().ok().and_then(|mut made| made.take()).ok_or(Unreadable::Bug);
     let tools = Tools {
         open: Box::new(open),
         open_newest: Box::new(|_| None),
