@@ -4,7 +4,7 @@
 //! Formats: proc(5) (`stat`, `vmstat`), `Documentation/accounting/psi.rst`. The counters only grow,
 //! so a save needs a reading near the start of what its rings hold. When that will be is not known
 //! in advance. So a thread takes a reading every half second, or less often if that would cost more
-//! than 1/1000 of a CPU, and keeps a few of them. *Why a separate thread:* reading the accounts of a
+//! than 1/2000 of a CPU, and keeps a few of them. *Why a separate thread:* reading the accounts of a
 //! group takes kernel locks, which the hanging program may hold.
 
 use crate::control_groups::{self, Hierarchy};
@@ -26,7 +26,7 @@ use unhitch_model::Time;
 /// Minimum time between two readings.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// The interval is at least this many times the duration of a reading.
-const MIN_INTERVAL_PER_READING: u32 = 1000;
+const MIN_INTERVAL_PER_READING: u32 = 2000;
 /// Maximum time that one reading may spend on groups.
 const MAX_GROUPS_TIME: Duration = Duration::from_millis(50);
 /// How long a start or a save waits for a reading.

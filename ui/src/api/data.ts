@@ -104,7 +104,7 @@ export function watchStatus(): void {
 // Computed, so that dependent queries run when these change, not at each poll.
 const lanesReady = computed(() => status.value.data?.ready.lanes ?? false);
 const tablesReady = computed(() => status.value.data?.ready.tables ?? false);
-const stallsReady = computed(() => status.value.data?.ready.stalls ?? false);
+export const stallsReady = computed(() => status.value.data?.ready.stalls ?? false);
 
 /** A query about the open trace that waits until `ready`. */
 function traceQuery<T>(

@@ -85,4 +85,18 @@ describe.skipIf(skipReason("newest") !== null)("newest", () => {
     await readRest();
     await page.locator("aside.details[data-event='switch-5']").waitFor();
   });
+
+  test("a stall that the address names sorts the lanes once stalls are known", async () => {
+    const named: boolean[] = [];
+    page.on("request", (request) => {
+      const url = new URL(request.url());
+      if (url.pathname.endsWith("/lanes")) named.push(url.searchParams.has("stall"));
+    });
+    await go("trace=starve.hitch&stall=1");
+    await banner().waitFor();
+    await expect.poll(() => named.length).toBeGreaterThan(0);
+    expect(named).not.toContain(true);
+    await readRest();
+    await expect.poll(() => named.at(-1)).toBe(true);
+  });
 });

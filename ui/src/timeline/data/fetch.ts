@@ -4,7 +4,7 @@
  */
 import { effect, untracked } from "@preact/signals";
 import { getBytes, getJson, type Params, tracePath } from "../../api/client";
-import { reading, status } from "../../api/data";
+import { reading, stallsReady, status } from "../../api/data";
 import { selectionParams } from "../../api/params";
 import type { Curve, Lanes, Series } from "../../api/types";
 import * as store from "../../state/store";
@@ -129,10 +129,9 @@ let sortedFor: { stall: number | null; resort: number } | null = null;
 const wantedLanes = (): ListRequest | null => {
   const trace = store.trace.peek();
   if (trace === null || !ready()) return null;
-  const request = {
-    trace,
-    params: { ...selectionParams(store.selection.peek()), stall: store.stall.peek() },
-  };
+  // An address may name a stall before any is found.
+  const stall = stallsReady.peek() ? store.stall.peek() : null;
+  const request = { trace, params: { ...selectionParams(store.selection.peek()), stall } };
   const sorted = sortedFor === null || sortedFor.resort === model.resort.peek();
   return JSON.stringify(request) === lanesFor && sorted ? null : request;
 };
@@ -229,7 +228,7 @@ export function start(): () => void {
     }),
     effect(() => {
       void [store.trace.value, store.selection.value, store.stall.value, ready()];
-      void model.resort.value;
+      void [stallsReady.value, model.resort.value];
       untracked(() => {
         lanesFetcher.update();
         marksFetcher.update();
