@@ -36,6 +36,8 @@ export default defineConfig({
     maxWorkers: pictures ? 1 : 3,
     sequence: { sequencer: LongestFirst },
     testTimeout: 90_000,
+    // One second, else: less than a busy machine may take.
+    expect: { poll: { timeout: 30_000 } },
     hookTimeout: 120_000,
   },
 });

@@ -324,8 +324,14 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
       expect(bottom).toBeLessThanOrEqual(viewport.height);
       // The root is the last row, from the left edge to the right one.
       for (const x of [(box?.x ?? 0) + 4, (box?.x ?? 0) + (box?.width ?? 0) - 24]) {
-        await page.mouse.move(x, bottom - 9);
-        await page.locator(".fl-tip-title", { hasText: "(all)" }).waitFor();
+        // Again, if it was still being drawn.
+        const root = page.locator(".fl-tip-title", { hasText: "(all)" });
+        const isThere = async () => {
+          await page.mouse.move(x, 5);
+          await page.mouse.move(x, bottom - 9);
+          return root.isVisible();
+        };
+        await expect.poll(isThere).toBe(true);
         await page.mouse.move(x, 5);
       }
     }
