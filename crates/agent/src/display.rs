@@ -4,6 +4,7 @@ use crate::clock::{MAX_OFFSET_MS, now_ns, offset_ms};
 use crate::error::Error;
 use crate::keysyms;
 use crate::mark::KeyClass;
+use std::cell::Cell;
 use x11rb::connection::Connection;
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{
@@ -30,6 +31,8 @@ pub struct Display {
     pub connection: RustConnection,
     pub atoms: Atoms,
     pub root: Window,
+    /// Which events of the root are told.
+    heard: Cell<EventMask>,
 }
 
 impl Display {
@@ -43,7 +46,7 @@ impl Display {
             .ok_or_else(|| Error::Display("it has no such screen".to_owned()))?
             .root;
         let atoms = Atoms::new(&connection)?.reply()?;
-        Ok(Self { connection, atoms, root })
+        Ok(Self { connection, atoms, root, heard: Cell::new(EventMask::NO_EVENT) })
     }
 
     /// The keyboard as it is now.
@@ -120,11 +123,11 @@ impl Display {
         Ok(())
     }
 
-    /// Whether to be told of messages to the root, among which are windows' answers. *Why not
-    /// always*: with them come moves and changes of all windows.
-    pub fn hear_root(&self, hear: bool) -> Result<(), Error> {
-        let mask = if hear { EventMask::SUBSTRUCTURE_NOTIFY } else { EventMask::NO_EVENT };
-        let aux = ChangeWindowAttributesAux::new().event_mask(mask);
+    /// Begins or ends to be told of some events of the root.
+    pub fn hear_root(&self, what: EventMask, hear: bool) -> Result<(), Error> {
+        let others = u32::from(self.heard.get()) & !u32::from(what);
+        self.heard.set(if hear { what | others } else { others.into() });
+        let aux = ChangeWindowAttributesAux::new().event_mask(self.heard.get());
         self.connection.change_window_attributes(self.root, &aux)?;
         Ok(())
     }

@@ -6,8 +6,8 @@ use crate::clock::{event_time_ns, now_ns};
 use crate::display::{Display, Keymap};
 use crate::error::Error;
 use crate::mark::{InputMode, Mark, What};
-use x11rb::protocol::Event;
 use x11rb::protocol::xinput::{ConnectionExt, Device, EventMask, KeyEventFlags, XIEventMask};
+use x11rb::protocol::{Event, xproto};
 
 /// The buttons that a wheel presses, also sideways.
 const WHEEL: std::ops::RangeInclusive<u32> = 4..=7;
@@ -31,6 +31,7 @@ impl Input {
             | XIEventMask::RAW_KEY_RELEASE
             | XIEventMask::RAW_BUTTON_PRESS
             | XIEventMask::RAW_BUTTON_RELEASE;
+        display.hear_root(xproto::EventMask::PROPERTY_CHANGE, true)?;
         let mask = EventMask { deviceid: Device::ALL_MASTER.into(), mask: vec![events] };
         connection.xinput_xi_select_events(display.root, &[mask])?.check()?;
         Ok(Some(Self { mode, keymap: display.keymap()? }))

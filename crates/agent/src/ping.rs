@@ -17,6 +17,9 @@ use x11rb::protocol::xproto::{
     CLIENT_MESSAGE_EVENT, ClientMessageData, ClientMessageEvent, ConnectionExt, EventMask, Window,
 };
 
+/// Messages to the root, among which are windows' answers. *Why they are not always heard*: with them
+/// come moves and changes of all windows.
+const ANSWERS: EventMask = EventMask::SUBSTRUCTURE_NOTIFY;
 /// How often the window is asked.
 pub const INTERVAL: Duration = Duration::from_millis(500);
 /// How often an answer is looked for that is overdue.
@@ -93,7 +96,7 @@ impl Ping {
             type_: display.atoms.WM_PROTOCOLS,
             data: ClientMessageData::from(data),
         };
-        display.hear_root(true)?;
+        display.hear_root(ANSWERS, true)?;
         display.connection.send_event(false, focus.window, EventMask::NO_EVENT, message)?;
         display.connection.flush()?;
         self.asked = Some(Asked { focus, serial: self.serial, sent_ns: now_ns(), reported: false });
@@ -114,7 +117,7 @@ impl Ping {
         let Some(asked) = self.asked.take_if(|asked| is_answer && fits(asked)) else {
             return Ok(Found::default());
         };
-        display.hear_root(false)?;
+        display.hear_root(ANSWERS, false)?;
         Ok(self.answered(&asked, now_ns()))
     }
 
@@ -146,7 +149,7 @@ impl Ping {
         }
         if is_gone {
             self.asked = None;
-            display.hear_root(false)?;
+            display.hear_root(ANSWERS, false)?;
         }
         Ok(found)
     }

@@ -10,7 +10,7 @@ use crate::mark::{InputMode, Mark, What};
 use crate::options::Options;
 use crate::ping::{Found, INTERVAL, OVERDUE_INTERVAL, Ping};
 use crate::recorder::Outgoing;
-use crate::window::Focus;
+use crate::window::Focused;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use std::os::fd::AsFd;
@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 use x11rb::connection::Connection;
 use x11rb::protocol::Event as XEvent;
 
-/// How long the window with the focus is taken to keep it.
-const FOCUS_AGE: Duration = Duration::from_millis(200);
 /// How long events are collected while input is marked: each look at them wakes the agent, and then the
 /// recorder. The X server keeps their times. A trigger of the recorder's waits for half a second before
 /// it saves.
@@ -35,7 +33,7 @@ pub struct Session {
     input: Option<Input>,
     activity: Option<Activity>,
     ping: Option<Ping>,
-    focus: Option<(Option<Focus>, Instant)>,
+    focus: Option<Focused>,
     pressed: Option<Instant>,
     next_ping: Instant,
     events: Sender<Event>,
@@ -168,11 +166,10 @@ impl Session {
             } else {
                 activity.look(&self.display)?;
                 if activity.in_use() {
-                    let focus = self.display.focus()?;
-                    if let Some(focus) = &focus {
-                        ping.ask(&self.display, focus.clone())?;
+                    let focus = self.focus.insert(self.display.focus()?);
+                    if let Some(window) = &focus.window {
+                        ping.ask(&self.display, window.clone())?;
                     }
-                    self.focus = Some((focus, now));
                 } else {
                     return Ok(None);
                 }
@@ -190,6 +187,12 @@ impl Session {
                     self.send_marks();
                     let _ = self.events.send(Event::HotKey);
                 }
+            }
+            // Keys before this went to the window before.
+            XEvent::PropertyNotify(changed)
+                if changed.atom == self.display.atoms._NET_ACTIVE_WINDOW =>
+            {
+                self.focus = None;
             }
             XEvent::MappingNotify(_) => self.remap()?,
             XEvent::SyncAlarmNotify(_) => {
@@ -225,11 +228,11 @@ impl Session {
     }
 
     fn focused_pid(&mut self) -> Result<Option<u32>, Error> {
-        let is_fresh = |at: &Instant| at.elapsed() < FOCUS_AGE;
-        if !self.focus.as_ref().is_some_and(|(_, at)| is_fresh(at)) {
-            self.focus = Some((self.display.focus()?, Instant::now()));
-        }
-        Ok(self.focus.as_ref().and_then(|(focus, _)| focus.as_ref()?.pid))
+        let focus = match self.focus.take().filter(Focused::is_fresh) {
+            Some(focus) => focus,
+            None => self.display.focus()?,
+        };
+        Ok(self.focus.insert(focus).window.as_ref().and_then(|window| window.pid))
     }
 
     /// The keyboard has changed: keys mean something else, the hot key too.

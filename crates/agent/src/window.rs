@@ -2,12 +2,18 @@
 
 use crate::display::Display;
 use crate::error::Error;
+use std::time::{Duration, Instant};
 use x11rb::cookie::Cookie;
 use x11rb::protocol::xproto::{AtomEnum, ConnectionExt, GetPropertyReply, Window};
 use x11rb::rust_connection::RustConnection;
 
 /// Maximum steps from the window with the focus up to the one that the program made its own.
 const MAX_STEPS: usize = 16;
+/// How long a window is taken to keep the focus, where nobody says when it goes to another.
+const AGE: Duration = Duration::from_millis(200);
+/// The same with a window manager, which does say so: until what the window tells of itself is looked
+/// at again.
+const AGE_BY_MANAGER: Duration = Duration::from_secs(5);
 /// Maximum length of a class or a host's name, in words of 32 bits.
 const MAX_TEXT: u32 = 64;
 
@@ -26,6 +32,20 @@ pub struct Focus {
     pub class: String,
 }
 
+/// The window with the focus, as of some time.
+pub struct Focused {
+    pub window: Option<Focus>,
+    by_manager: bool,
+    at: Instant,
+}
+
+impl Focused {
+    /// Whether it is still taken to have the focus, unless the window manager has said otherwise.
+    pub fn is_fresh(&self) -> bool {
+        self.at.elapsed() < if self.by_manager { AGE_BY_MANAGER } else { AGE }
+    }
+}
+
 impl Focus {
     /// What tells it from other windows, also from one that gets its number later.
     pub fn id(&self) -> (Window, Option<u32>) {
@@ -37,18 +57,21 @@ impl Display {
     /// The window with the focus, by the window manager or else by the server. Windows may vanish
     /// at any time: then there is none. All that one look needs is asked for at once: each wait for an
     /// answer costs more than the answer.
-    pub fn focus(&self) -> Result<Option<Focus>, Error> {
+    pub fn focus(&self) -> Result<Focused, Error> {
         let active =
             self.property(self.root, self.atoms._NET_ACTIVE_WINDOW, AtomEnum::WINDOW.into())?;
         let by_server = self.connection.get_input_focus()?;
-        let mut window = match words(active).first().copied().filter(|window| *window != 0) {
+        let active = words(active).first().copied();
+        let mut focused =
+            Focused { window: None, by_manager: active.is_some(), at: Instant::now() };
+        let mut window = match active.filter(|window| *window != 0) {
             Some(window) => window,
             None => by_server.reply()?.focus,
         };
         for _ in 0..MAX_STEPS {
             // None and PointerRoot are no windows.
             if window <= 1 || window == self.root {
-                return Ok(None);
+                break;
             }
             let protocols =
                 self.property(window, self.atoms.WM_PROTOCOLS, AtomEnum::ATOM.into())?;
@@ -58,23 +81,21 @@ impl Display {
             let tree = self.connection.query_tree(window)?;
             let (protocols, pid, class) = (words(protocols), words(pid), text(class));
             if !protocols.is_empty() || !pid.is_empty() || !class.is_empty() {
-                return Ok(Some(Focus {
+                // Two names with a zero after each: the second is that of the program.
+                let class = class.split('\0').rfind(|name| !name.is_empty()).unwrap_or_default();
+                focused.window = Some(Focus {
                     window,
                     pid: pid_here(&pid, host),
                     answers: protocols.contains(&self.atoms._NET_WM_PING),
-                    // Two names with a zero after each: the second is that of the program.
-                    class: class
-                        .split('\0')
-                        .rfind(|name| !name.is_empty())
-                        .unwrap_or_default()
-                        .to_owned(),
-                }));
+                    class: class.to_owned(),
+                });
+                break;
             }
             // A part of a window, such as GTK's own window for the focus.
-            let Ok(tree) = tree.reply() else { return Ok(None) };
+            let Ok(tree) = tree.reply() else { break };
             window = tree.parent;
         }
-        Ok(None)
+        Ok(focused)
     }
 
     /// Whether the window still exists. *Why its process must be the same*: the server gives the ids
