@@ -3,6 +3,7 @@ import { batch } from "@preact/signals";
 import { tables } from "./api/data";
 import { pidOf, tidOf } from "./api/ids";
 import { joined } from "./api/params";
+import { asApiError } from "./api/query";
 import type { MenuItem } from "./parts/MenuHost";
 import * as store from "./state/store";
 import { type ProcessIx, plural, type Range, range, type ThreadIx, threadIx } from "./units";
@@ -87,8 +88,15 @@ function without(
   const table = tables.peek().data?.tables.find((one) => one.table === filtered());
   if (!table?.columns.some((one) => one.name === column)) return [];
   const run = async () => {
-    const number = await id();
-    if (number !== null) narrow(`${column} != ${number}`);
+    const from = [store.trace.peek(), store.view.peek()].join();
+    try {
+      const number = await id();
+      // Its answer may come late.
+      const isHere = [store.trace.peek(), store.view.peek()].join() === from;
+      if (number !== null && isHere) narrow(`${column} != ${number}`);
+    } catch (error) {
+      store.notify(asApiError(error).message);
+    }
   };
   const hint = store.view.peek() === "answers" ? "as a table" : column;
   return [{ title: `Without this ${what}`, hint, run: () => void run() }];

@@ -101,6 +101,7 @@ impl Session {
                 break error;
             }
         };
+        self.send_marks();
         let _ = self.events.send(Event::SessionEnded(error.to_string()));
     }
 
@@ -163,6 +164,7 @@ impl Session {
             if ping.is_waiting() {
                 let found = ping.look(&self.display)?;
                 self.tell(found);
+                self.send_marks();
             } else {
                 activity.look(&self.display)?;
                 if activity.in_use() {

@@ -61,10 +61,10 @@ impl Display {
         let active =
             self.property(self.root, self.atoms._NET_ACTIVE_WINDOW, AtomEnum::WINDOW.into())?;
         let by_server = self.connection.get_input_focus()?;
-        let active = words(active).first().copied();
+        let active = words(active).first().copied().filter(|window| *window != 0);
         let mut focused =
             Focused { window: None, by_manager: active.is_some(), at: Instant::now() };
-        let mut window = match active.filter(|window| *window != 0) {
+        let mut window = match active {
             Some(window) => window,
             None => by_server.reply()?.focus,
         };

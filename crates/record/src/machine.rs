@@ -4,7 +4,7 @@
 //! Formats: proc(5) (`stat`, `vmstat`), `Documentation/accounting/psi.rst`. The counters only grow,
 //! so a save needs a reading near the start of what its rings hold. When that will be is not known
 //! in advance. So a thread takes a reading every half second, or less often if that would cost more
-//! than 1/2000 of a CPU, and keeps a few of them. *Why a separate thread:* reading the accounts of a
+//! than 1/2000 of a CPU (1/1000 where they are slow), and keeps a few of them. *Why a separate thread:* reading the accounts of a
 //! group takes kernel locks, which the hanging program may hold.
 
 use crate::control_groups::{self, Hierarchy};
@@ -25,8 +25,12 @@ use unhitch_model::Time;
 
 /// Minimum time between two readings.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
-/// The interval is at least this many times the duration of a reading.
-const MIN_INTERVAL_PER_READING: u32 = 2000;
+/// The interval is this many times the duration of a reading, as long as it is no longer than
+/// [`MAX_INTERVAL`]: what happened in a stall is read off the readings around it.
+const INTERVAL_PER_READING: u32 = 2000;
+const MAX_INTERVAL: Duration = Duration::from_secs(5);
+/// In any case, it is at least this many times that duration.
+const MIN_INTERVAL_PER_READING: u32 = 1000;
 /// Maximum time that one reading may spend on groups.
 const MAX_GROUPS_TIME: Duration = Duration::from_millis(50);
 /// How long a start or a save waits for a reading.
@@ -188,12 +192,18 @@ fn run(session: &Weak<Session>, log: &Mutex<Log>, commands: &Receiver<Command>) 
             let members = members(&hierarchies, Instant::now() + MAX_GROUPS_TIME);
             lock(log).add_members(time_ns, members);
         } else {
-            interval = MIN_INTERVAL.max(begun.elapsed().saturating_mul(MIN_INTERVAL_PER_READING));
+            interval = interval_after(begun.elapsed());
         }
         if let Some(command) = command {
             let _ = command.done.send(());
         }
     }
+}
+
+/// The time to the next reading, after one that took so long.
+fn interval_after(reading: Duration) -> Duration {
+    let wanted = reading.saturating_mul(INTERVAL_PER_READING).min(MAX_INTERVAL);
+    wanted.max(reading.saturating_mul(MIN_INTERVAL_PER_READING)).max(MIN_INTERVAL)
 }
 
 /// Takes one reading; also returns which processes are in limited groups.
@@ -364,6 +374,15 @@ mod tests {
         assert_eq!(
             vmstat.into_iter().collect::<Vec<_>>(),
             [("oom_kill".to_owned(), 1), ("pswpin".to_owned(), 7)]
+        );
+    }
+
+    #[test]
+    fn slow_readings_are_rarer_but_not_by_much() {
+        let after = |micros| interval_after(Duration::from_micros(micros)).as_millis();
+        assert_eq!(
+            [100, 1_000, 2_500, 4_000, 50_000].map(after),
+            [500, 2_000, 5_000, 5_000, 50_000]
         );
     }
 

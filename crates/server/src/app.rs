@@ -78,8 +78,8 @@ impl App {
                 while open.len() >= MAX_OPEN {
                     let (name, stamp, oldest) = open.remove(0);
                     let (status, _) = oldest.status();
-                    // A trace that could not be read may be tried again.
-                    if status.failed.is_none() {
+                    // A trace that could not be read, or judged yet, may be tried again.
+                    if status.failed.is_none() && status.stage == Stage::Ready {
                         self.closed().insert(name, (stamp, status.entry()));
                     }
                 }

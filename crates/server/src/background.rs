@@ -9,6 +9,7 @@ use crate::opened::Stage;
 use crate::trace_folder::Stamp;
 use crate::verdict::{facts, verdict};
 use crate::{Tools, Unreadable};
+use rayon::ThreadPool;
 use serde_json::{Map, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -79,19 +80,25 @@ fn run(app: &Weak<App>, first: Job) {
         while app.open().iter().any(|(.., opened)| is_busy(&opened.status().0)) {
             thread::sleep(PAUSE);
         }
-        let tools = app.tools();
-        let judged = catch_unwind(AssertUnwindSafe(|| pool.install(|| judge(&path, tools))))
-            .unwrap_or(Err(Unreadable::Bug));
-        let entry =
-            judged.unwrap_or_else(|why| why.cleaned(|why| app.folder.without_path(why)).entry());
-        // A file that changed meanwhile is judged again.
-        app.closed().insert(name, (stamp, entry));
+        // It may have been opened meanwhile, which has judged it.
+        let (loaded, known) = app.known(&name, stamp);
+        if !loaded && known.is_empty() {
+            app.closed().insert(name, (stamp, entry_of(&app, &path, pool)));
+        }
         job = next(&app);
         *app.judging() = job.as_ref().map(|(name, ..)| name.clone());
     }
     if let Some(app) = app.upgrade() {
         *app.judging() = None;
     }
+}
+
+/// What the list shows of a trace once it is judged, or why it cannot be.
+fn entry_of(app: &App, path: &Path, pool: &ThreadPool) -> Map<String, Value> {
+    let tools = app.tools();
+    let judged = catch_unwind(AssertUnwindSafe(|| pool.install(|| judge(path, tools))))
+        .unwrap_or(Err(Unreadable::Bug));
+    judged.unwrap_or_else(|why| why.cleaned(|why| app.folder.without_path(why)).entry())
 }
 
 fn is_busy(status: &crate::opened::Status) -> bool {

@@ -68,6 +68,9 @@ pub enum Error {
     /// A file is not a trace.
     #[error("{0}")]
     NoTrace(String),
+    /// A file is not a report of a fleet.
+    #[error("this is no report of a fleet (`unhitch fleet report DIR --json`): {0}")]
+    NoReport(String),
     /// A trace cannot be read.
     #[error("{}", .0.why())]
     Unreadable(Unreadable),
@@ -106,7 +109,9 @@ impl Error {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Taken | Self::Single | Self::Refused(_) => StatusCode::CONFLICT,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::NoTrace(_) | Self::Unreadable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NoTrace(_) | Self::NoReport(_) | Self::Unreadable(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             Self::NotReady | Self::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
             Self::Broken | Self::Io { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         }

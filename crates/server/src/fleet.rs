@@ -148,15 +148,13 @@ impl Fleet {
         file.take(MAX_BYTES)
             .read_to_end(&mut text)
             .map_err(Error::io("the report of the fleet"))?;
-        let no_report = |why: String| {
-            Error::NoTrace(format!(
-                "this is no report of a fleet (`unhitch fleet report DIR --json`): {why}"
-            ))
-        };
         let report: Report =
-            serde_json::from_slice(&text).map_err(|error| no_report(error.to_string()))?;
+            serde_json::from_slice(&text).map_err(|error| Error::NoReport(error.to_string()))?;
         if report.version != VERSION {
-            return Err(no_report(format!("its version is {}, not {VERSION}", report.version)));
+            return Err(Error::NoReport(format!(
+                "its version is {}, not {VERSION}",
+                report.version
+            )));
         }
         Ok(report)
     }

@@ -149,7 +149,8 @@ impl Opened {
         let progress = match status.stage {
             Stage::Reading => 0.6 * part(reading),
             Stage::Indexing => 0.6 + 0.1 * part(reading / 4.0),
-            Stage::Newest => 0.7 * part(reading * 1.25),
+            // It goes on from where reading was.
+            Stage::Newest => 0.7 * part(reading * 7.0 / 6.0),
             Stage::Judging => 0.7 + 0.3 * part(reading),
             Stage::Ready => 1.0,
         };
@@ -209,7 +210,7 @@ fn own(
         if is_shown {
             questions.wait_for_calm(CALM, MAX_CALM);
         }
-        let whole = || answer(path, tools, progress, questions, &Reading::new(is_shown));
+        let whole = || answer(path, tools, progress, questions, Reading::new(is_shown));
         let result = catch_unwind(AssertUnwindSafe(whole));
         // Also after a bug, or the newest part would be shown for ever.
         questions.turn(Turn::Closed);
@@ -259,7 +260,7 @@ fn answer(
     tools: &Tools,
     progress: &watch::Sender<Status>,
     questions: &Questions,
-    reading: &Reading,
+    reading: Reading,
 ) -> Result<(), Unreadable> {
     let trace = reading.run(|| (tools.open)(path))?;
     progress.send_modify(|status| {
@@ -271,6 +272,7 @@ fn answer(
     let loaded =
         reading.run(|| Loaded::new(&trace, &analysis, tools)).map_err(Unreadable::Refused)?;
     reading.run(|| loaded.prepare());
+    drop(reading);
     questions.turn(Turn::Whole);
     progress.send_modify(|status| {
         (status.stage, status.since, status.facts) =

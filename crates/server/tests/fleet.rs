@@ -102,7 +102,7 @@ fn what_is_no_report_is_not_served() {
     let file = folder.path().join("report.json");
     assert!(bind(&file).is_err(), "it is missing");
     std::fs::write(&file, "no report").unwrap();
-    assert!(matches!(bind(&file), Err(Error::NoTrace(_))));
+    assert!(matches!(bind(&file), Err(Error::NoReport(_))));
 }
 
 #[test]

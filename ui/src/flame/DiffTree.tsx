@@ -51,8 +51,11 @@ export function DiffTree({ answer, sides, widths, perSecond = false, menu }: Dif
   });
   const depth = Math.max(...shown.map((box) => box.depth)) + 1;
   const go = (to: number, target: HTMLElement) => {
+    const box = target.parentElement?.querySelector<HTMLElement>(`[data-box='${to}']`);
+    // What the zoom leaves out, or is too narrow, is not drawn.
+    if (!box) return;
     focus.value = to;
-    target.parentElement?.querySelector<HTMLElement>(`[data-box='${to}']`)?.focus();
+    box.focus();
   };
   const onKey = (event: KeyboardEvent & { currentTarget: HTMLElement }, box: Box) => {
     const moves = {

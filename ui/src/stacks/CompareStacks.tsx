@@ -40,7 +40,7 @@ export function CompareStacks() {
         };
         return {
           key: JSON.stringify(params),
-          subject: `${trace} ${of}`,
+          subject: `${trace} ${of} ${threads.before} ${threads.after}`,
           fetch: (signal) => getJson("/api/diff/flame", params, signal),
         };
       }),

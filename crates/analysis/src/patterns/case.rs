@@ -211,13 +211,23 @@ impl Case<'_> {
         }
     }
 
-    /// A share of the stall: `99.1 %`. A time that is a line of the partition has that line's, which
-    /// may be a tenth more, because the lines add up to 100.0 %.
+    /// A share of the stall: `99.1 %`.
     pub fn percent(&self, ns: u64) -> String {
+        units::percent(ns, self.duration_ns())
+    }
+
+    /// The same of a share of the partition, which has the percentage of its line there: that may be a
+    /// tenth more, because the lines add up to 100.0 %.
+    pub fn percent_of(&self, share: &Share) -> String {
         let lines = explain::ShareLines::of(self.analysis.trace, self.at(), &self.partition);
-        let line = lines.shown.iter().position(|line| line.ns == ns);
+        let is_of_share = |line: &explain::ShareLine| {
+            line.what == share.what
+                && line.ns == share.ns
+                && line.who.map(|who| who.thread) == share.who
+        };
+        let line = lines.shown.iter().position(is_of_share);
         let of_line = line.and_then(|line| lines.percents().into_iter().nth(line));
-        of_line.unwrap_or_else(|| units::percent(ns, self.duration_ns()))
+        of_line.unwrap_or_else(|| self.percent(share.ns))
     }
 
     /// `all 3.4 s`, `nearly all 3.4 s`, or `1.2 s of 3.4 s`.

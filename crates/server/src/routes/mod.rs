@@ -30,6 +30,7 @@ use axum::routing::{any, get};
 use serde::Serialize;
 use std::sync::Arc;
 use unhitch_analysis::Cancel;
+use unhitch_analysis::table::Name;
 
 /// Maximum length of a request's JSON body, bytes.
 const MAX_JSON_BYTES: usize = 1 << 20;
@@ -37,41 +38,46 @@ const MAX_JSON_BYTES: usize = 1 << 20;
 /// Answers a request about a trace by its query parameters.
 type Handler<R> = fn(&Loaded<'_>, &Params, &Cancel) -> Result<R, Error>;
 
-/// A route that is answered in JSON.
+/// A route that is answered in JSON, once what it needs of the trace is read.
 fn asks<R: Serialize + 'static>(
-    need: Stage,
+    need: impl Fn(&Params) -> Stage + Clone + Send + Sync + 'static,
     handler: Handler<R>,
 ) -> axum::routing::MethodRouter<Arc<App>> {
     use axum::extract::{Path, State};
     get(move |State(app): State<Arc<App>>, Path(name): Path<String>, params: Params| async move {
-        app.json(&name, need, move |loaded, cancel| handler(loaded, &params, cancel)).await
+        app.json(&name, need(&params), move |loaded, cancel| handler(loaded, &params, cancel)).await
     })
 }
 
 /// All routes, behind the gate.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let (lanes, tables) = (Stage::Newest, Stage::Newest);
+    let newest = |_: &Params| Stage::Newest;
+    // Stalls are only those of all of the trace.
+    let of_table = |params: &Params| match params.get("table") {
+        Some(table) if table == Name::Stalls.info().word => Stage::Judging,
+        _ => Stage::Newest,
+    };
     let trace = Router::new()
         .route("/status", get(trace::status))
         .route("/summary", get(trace::summary))
-        .route("/lanes", asks(lanes, lanes::lanes))
+        .route("/lanes", asks(newest, lanes::lanes))
         .route("/view", get(view::view))
-        .route("/curve", asks(lanes, view::curve))
-        .route("/marks", asks(lanes, trace::marks))
-        .route("/slice", asks(lanes, slice::slice))
-        .route("/event", asks(lanes, event::event))
-        .route("/stack", asks(lanes, event::stack))
+        .route("/curve", asks(newest, view::curve))
+        .route("/marks", asks(newest, trace::marks))
+        .route("/slice", asks(newest, slice::slice))
+        .route("/event", asks(newest, event::event))
+        .route("/stack", asks(newest, event::stack))
         .route("/stalls", get(stall::stalls))
         .route("/stall/{id}", get(stall::stall))
-        .route("/explain", asks(Stage::Judging, stall::explain))
+        .route("/explain", asks(|_: &Params| Stage::Judging, stall::explain))
         .route("/tables", get(table::tables))
-        .route("/table", asks(tables, table::table))
-        .route("/members", asks(tables, members::members))
-        .route("/series", asks(tables, series::series))
-        .route("/flame", asks(tables, flame::flame))
-        .route("/butterfly", asks(tables, flame::butterfly))
-        .route("/hot", asks(tables, hot::hot))
-        .route("/search", asks(lanes, search::search))
+        .route("/table", asks(of_table, table::table))
+        .route("/members", asks(of_table, members::members))
+        .route("/series", asks(of_table, series::series))
+        .route("/flame", asks(newest, flame::flame))
+        .route("/butterfly", asks(newest, flame::butterfly))
+        .route("/hot", asks(newest, hot::hot))
+        .route("/search", asks(newest, search::search))
         .route("/report", get(trace::report));
     let gate = Arc::clone(&app.gate);
     Router::new()

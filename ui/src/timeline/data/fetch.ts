@@ -175,7 +175,7 @@ let heldReading = 0;
 /** The model's trace. A timeline that is unmounted and mounted again finds its data still there. */
 let held: string | null = null;
 
-/** Has everything fetched anew; what is drawn stays until then. */
+/** Has everything fetched anew; what is drawn on lanes stays until then. */
 function outdate(): void {
   for (const fetcher of fetchers) fetcher.stop();
   lanesFor = "";
