@@ -74,9 +74,9 @@ test("in the bar a crowd is one segment, also if nobody of it could be seen alon
 
 test("a part has one figure wherever it is told, and a crowd's members add up to its line", () => {
   const who = (thread: number) => ({ thread, tid: thread, name: "gomacc" }) as unknown as Who;
-  const crowd = [1, 1, 1].map((ns, i) => ({ ...part(ns), who: who(i) }));
+  const crowd = [1, 1, 1, 1].map((ns, i) => ({ ...part(ns), who: who(i) }));
   const large = { ...part(9_815), label: "ran", state: 1 };
-  const other = { ...part(182), label: "waited for a CPU", state: 2 };
+  const other = { ...part(181), label: "waited for a CPU", state: 2 };
   const parts = [large, other, ...crowd];
   const tenths = tenthsOf(parts);
   expect([[large], [other], crowd].map((some) => toldShare(some, tenths))).toEqual([
@@ -85,6 +85,27 @@ test("a part has one figure wherever it is told, and a crowd's members add up to
     "0.0 %",
   ]);
   expect([...tenths.values()].reduce((sum, one) => sum + one, 0)).toBe(1000);
+});
+
+test("the lines of an answer have the figures of its text", () => {
+  const who = (thread: number) => ({ thread, tid: thread, name: "w" }) as unknown as Who;
+  const ui = { ...part(33_755), label: "ran", state: 1 };
+  const workers = [22_065, 22_065, 22_115].map((ns, i) => ({ ...part(ns), who: who(i) }));
+  const tenths = tenthsOf([ui, ...workers]);
+  // Three are no crowd: by itself, each of them has lost more than the first.
+  expect(tenths.get(ui)).toBe(337);
+  const all = [ui, ...Array.from({ length: 9 }, (_, i) => ({ ...part(7_361 - i), label: `${i}` }))];
+  // The text: six lines and "the rest", whatever the kinds in it.
+  expect(toldShare([ui], tenthsOf(all))).toBe("33.8 %");
+});
+
+test("a crowd is one only if none of it has half of its time", () => {
+  const of = (value: number, thread: number): Part => ({
+    ...part(value),
+    who: { thread, tid: thread, pid: 1, process_id: 1, name: "w", process: "p" } as unknown as Who,
+  });
+  const parts = [of(9, 1), of(2, 2), of(2, 3), of(2, 4)];
+  expect(shownShares(parts, 6).map((share) => share.members.length)).toEqual([1, 1, 1, 1]);
 });
 
 test("the rest is merged by kind, unless it is a single part", () => {

@@ -45,8 +45,11 @@ function merge(parts: readonly Part[], keyOf: (part: Part) => string): Share[] {
 const kindOf = (part: Part): string => `${part.label} ${part.state}`;
 const mergeByKind = (parts: readonly Part[]): Share[] => merge(parts, kindOf);
 
-/** Minimum threads of one name that are shown as one line. */
-const MIN_CROWD = 3;
+/** Minimum threads of one name that are shown as one line, as in the answer's text. */
+const MIN_CROWD = 4;
+/** A crowd, none of which has half of its time: else that one tells more by itself. */
+const isCrowd = ({ members, ns }: Share): boolean =>
+  members.length >= MIN_CROWD && Math.max(...members.map((part) => part.ns)) < ns / 2;
 
 /** Parts of a kind whose threads share a name are one share if they are many; else one each. */
 function crowds(parts: readonly Part[]): Share[] {
@@ -55,11 +58,9 @@ function crowds(parts: readonly Part[]): Share[] {
     parts.filter((part) => part.who !== null),
     keyOf,
   );
-  const many = new Set(
-    merged.filter((s) => s.members.length >= MIN_CROWD).map((s) => keyOf(s.part)),
-  );
+  const many = new Set(merged.filter(isCrowd).map((s) => keyOf(s.part)));
   return [
-    ...merged.filter((share) => share.members.length >= MIN_CROWD),
+    ...merged.filter(isCrowd),
     ...parts.filter((part) => part.who === null || !many.has(keyOf(part))).map(alone),
   ].sort((a, b) => b.ns - a.ns);
 }
@@ -83,30 +84,20 @@ export function segments(parts: readonly Part[], width: number, minWidth = 3): S
   });
 }
 
-/**
- * The largest `max` shares, crowds of one name together, and the rest merged by kind. A single
- * remaining part stays as it is.
- */
-export function shownShares(parts: readonly Part[], max: number): Share[] {
+/** The largest `max` shares, crowds of one name together, and the rest. A single one stays. */
+function largest(parts: readonly Part[], max: number): { kept: Share[]; rest: Share[] } {
   const all = crowds(parts);
   const keep = all.length <= max + 1 ? all.length : max;
-  const rest = new Map<string, Share>();
-  for (const share of all.slice(keep)) {
-    const kind = kindOf(share.part);
-    const other = rest.get(kind);
-    rest.set(
-      kind,
-      other
-        ? {
-            ...other,
-            members: [...other.members, ...share.members],
-            ns: other.ns + share.ns,
-            crowd: null,
-          }
-        : share,
-    );
-  }
-  return [...all.slice(0, keep), ...[...rest.values()].sort((a, b) => b.ns - a.ns)];
+  return {
+    kept: all.slice(0, keep),
+    rest: mergeByKind(all.slice(keep).flatMap((share) => share.members)),
+  };
+}
+
+/** The same in one list; the rest is merged by kind. */
+export function shownShares(parts: readonly Part[], max: number): Share[] {
+  const { kept, rest } = largest(parts, max);
+  return [...kept, ...rest];
 }
 
 /** Maximum lines of the table of an answer before the rest is merged. */
@@ -117,17 +108,28 @@ export const MAX_ROWS = 6;
  * table of the answer says; the members of a crowd add up to its line.
  */
 export function tenthsOf(parts: readonly Part[]): ReadonlyMap<Part, number> {
-  const shown = shownShares(parts, MAX_ROWS);
-  const lines = apportion(shown.map((share) => share.ns));
-  return new Map(
-    shown.flatMap(({ members }, line) => {
-      const tenths = apportion(
+  const tenths = new Map<Part, number>();
+  const nsOf = (some: readonly { ns: number }[]) => some.reduce((sum, { ns }) => sum + ns, 0);
+  const { kept, rest } = largest(parts, MAX_ROWS);
+  // The text has one line for the rest.
+  const lines = [...kept.map((share) => [share]), ...(rest.length > 0 ? [rest] : [])];
+  const ofLines = apportion(lines.map(nsOf));
+  lines.forEach((shares, line) => {
+    const ofShares = apportion(
+      shares.map((share) => share.ns),
+      ofLines[line],
+    );
+    shares.forEach(({ members }, at) => {
+      const ofMembers = apportion(
         members.map((part) => part.ns),
-        lines[line],
+        ofShares[at],
       );
-      return members.map((part, i) => [part, tenths[i] ?? 0] as const);
-    }),
-  );
+      members.forEach((part, i) => {
+        tenths.set(part, ofMembers[i] ?? 0);
+      });
+    });
+  });
+  return tenths;
 }
 
 /** What several parts are together: `98.2 %`. */
