@@ -60,8 +60,13 @@ fn the_newest_part_answers_about_lanes_and_tables_until_all_is_read() {
         let asked = scope.spawn(|| {
             served.get("/api/t/starve.hitch/explain?thread=1&from=0&to=1000000000").status
         });
+        let tabled = scope.spawn(|| served.get("/api/t/starve.hitch/table?table=stalls").status);
         assert_eq!(served.ask("/api/t/starve.hitch/stalls")["ready"], false);
+        // Long enough to find those of the newest part.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!asked.is_finished() && !tabled.is_finished());
         release.send(Ok(())).unwrap();
+        assert_eq!(tabled.join().unwrap(), 200);
         asked.join().unwrap()
     });
     assert_eq!(explained, 200);
