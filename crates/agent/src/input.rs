@@ -31,6 +31,7 @@ impl Input {
             | XIEventMask::RAW_KEY_RELEASE
             | XIEventMask::RAW_BUTTON_PRESS
             | XIEventMask::RAW_BUTTON_RELEASE;
+        // The window manager says there when another window gets the focus.
         display.hear_root(xproto::EventMask::PROPERTY_CHANGE, true)?;
         let mask = EventMask { deviceid: Device::ALL_MASTER.into(), mask: vec![events] };
         connection.xinput_xi_select_events(display.root, &[mask])?.check()?;

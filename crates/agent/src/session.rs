@@ -106,14 +106,10 @@ impl Session {
     }
 
     fn turn(&mut self) -> Result<(), Error> {
-        while let Some(event) = self.display.connection.poll_for_event()? {
-            self.handle(&event)?;
-        }
+        self.drain()?;
         let timeout = self.look()?;
         // A request may have brought events with its answer: those are no longer in the socket.
-        while let Some(event) = self.display.connection.poll_for_event()? {
-            self.handle(&event)?;
-        }
+        self.drain()?;
         // An answered ping can wait for what comes next, if that is soon.
         let is_ping = |mark: &Mark| matches!(mark.what, What::Ping { .. });
         if timeout.is_none() || self.made.len() > 1 || !self.made.iter().all(is_ping) {
@@ -135,6 +131,20 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Handles all events that have come. Afterwards it is known who has the focus: when keys come, it
+    /// may be too late to ask, as another window may have got it meanwhile.
+    fn drain(&mut self) -> Result<(), Error> {
+        loop {
+            while let Some(event) = self.display.connection.poll_for_event()? {
+                self.handle(&event)?;
+            }
+            if self.input.is_none() || self.focus.is_some() {
+                return Ok(());
+            }
+            self.focus = Some(self.display.focus()?);
+        }
     }
 
     /// How long events are collected: at most until a ping is due.

@@ -11,9 +11,6 @@ use x11rb::rust_connection::RustConnection;
 const MAX_STEPS: usize = 16;
 /// How long a window is taken to keep the focus, where nobody says when it goes to another.
 const AGE: Duration = Duration::from_millis(200);
-/// The same with a window manager, which does say so: until what the window tells of itself is looked
-/// at again.
-const AGE_BY_MANAGER: Duration = Duration::from_secs(5);
 /// Maximum length of a class or a host's name, in words of 32 bits.
 const MAX_TEXT: u32 = 64;
 
@@ -40,9 +37,9 @@ pub struct Focused {
 }
 
 impl Focused {
-    /// Whether it is still taken to have the focus, unless the window manager has said otherwise.
+    /// Whether it is still taken to have the focus. A window manager says when another one gets it.
     pub fn is_fresh(&self) -> bool {
-        self.at.elapsed() < if self.by_manager { AGE_BY_MANAGER } else { AGE }
+        self.by_manager || self.at.elapsed() < AGE
     }
 }
 

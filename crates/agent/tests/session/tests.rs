@@ -14,6 +14,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("without_a_dialog_the_page_takes_the_note", note_on_page),
     ("a_hot_key_that_is_taken_is_said_and_not_stolen", taken),
     ("private_marks_are_classes_and_no_keycode_crosses_the_socket", private),
+    ("a_key_is_of_the_window_that_had_the_focus", focus),
     ("full_marks_have_the_key", full),
     ("off_selects_no_event_of_input", off),
     ("a_window_that_does_not_answer_is_saved_and_marked", hang),
@@ -179,6 +180,30 @@ fn private() -> Result<(), Missing> {
     let heard = desktop.recorder.heard().join("\n");
     let codes = heard.matches("\"code\"").count();
     assert_eq!(codes, marks.iter().filter(|mark| mark["kind"] == "button").count());
+    Ok(())
+}
+
+fn focus() -> Result<(), Missing> {
+    let desktop = Session::start()?;
+    let _agent = desktop.agent(&format!("{NO_PINGS}input = 'private'"));
+    let (letters, digits) = (desktop.window(), desktop.xterm());
+    let pressed = |class: &str| {
+        let marks = desktop.recorder.marks().into_iter();
+        let keys = marks.filter(|mark| mark["class"] == class && mark["press"] == true);
+        keys.map(|mark| mark["pid"].clone()).collect::<Vec<_>>()
+    };
+    const ROUNDS: usize = 5;
+    for round in 1..=ROUNDS {
+        desktop.focus("victim");
+        // Of two changes within a quarter of a second, the agent sees the second only.
+        std::thread::sleep(Duration::from_secs(1));
+        desktop.xdotool(&["key", "a"]);
+        desktop.focus("terminal");
+        desktop.xdotool(&["key", "7"]);
+        until("all keys", || (pressed("digit").len() == round).then_some(()));
+    }
+    assert_eq!(pressed("letter"), vec![json!(letters.pid()); ROUNDS]);
+    assert_eq!(pressed("digit"), vec![json!(digits.pid()); ROUNDS]);
     Ok(())
 }
 
