@@ -7,6 +7,7 @@ pub(crate) enum Scope {
     All,
     /// What [`open_stacks`](crate::open_stacks) promises.
     Stacks,
-    /// What [`open_newest`](crate::open_newest) promises: so many bytes of all rings.
+    /// What [`open_newest`](crate::open_newest) promises: so many bytes of all rings;
+    /// nothing of shorter ones.
     Newest(u64),
 }

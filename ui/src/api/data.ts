@@ -1,7 +1,6 @@
 /** Data of the open trace that several views share: status, summary, stalls, tables, names. */
 import { computed, effect, signal } from "@preact/signals";
 import * as store from "../state/store";
-import { replacing } from "../state/url";
 import { type Range, range, type ThreadIx } from "../units";
 import { type ApiError, getJson, isAbort, tracePath } from "./client";
 import { asApiError, liveQuery, type QueryState, refetchAll } from "./query";
@@ -38,22 +37,14 @@ export const status = signal<QueryState<Status>>({ data: null, error: null, load
 
 /** Whether only the newest part of the trace is read so far, which lanes and tables are about. */
 export const isNewest = computed(() => status.value.data?.stage === "newest");
-/**
- * The event that was open when the newest part began to answer. The address names it by its number
- * in the whole trace.
- */
-export const eventOfWhole = signal<store.EventKey | null>(null);
 /** Changes when all of the trace has been read, after its newest part: what is shown is asked anew. */
 export const reading = signal(0);
 
 effect(() => {
   if (!isNewest.value) return;
   const trace = store.trace.peek();
-  eventOfWhole.value = store.event.peek();
   return () => {
     if (store.trace.peek() !== trace) return;
-    // An event that was opened meanwhile has another number.
-    if (store.event.peek() !== eventOfWhole.peek()) replacing(() => (store.event.value = null));
     reading.value = reading.peek() + 1;
     refetchAll();
   };
@@ -189,16 +180,19 @@ effect(() => {
   if (data) store.extent.value = range(data.from, data.from + Math.max(1, data.duration_ns));
 });
 
-/**
- * Names by `t` + thread or `p` + process. Lanes are fetched for them only if the selection needs
- * one.
- */
-const known = signal(new Map<string, string>());
+/** A thread or a process: what it is called, and its tid or pid. */
+interface Named {
+  readonly name: string;
+  readonly id: number;
+}
+
+/** By `t` + thread or `p` + process. Lanes are fetched for them only if the selection needs one. */
+const known = signal(new Map<string, Named>());
 
 export function rememberName(who: Who | null | undefined): void {
   if (!who) return;
-  known.peek().set(`t${who.thread}`, whoText(who));
-  known.peek().set(`p${who.process_id}`, `${who.process} ${who.pid}`);
+  known.peek().set(`t${who.thread}`, { name: whoText(who), id: who.tid });
+  known.peek().set(`p${who.process_id}`, { name: `${who.process} ${who.pid}`, id: who.pid });
 }
 
 const unnamed = computed(() => {
@@ -218,19 +212,12 @@ effect(() => {
   if (!data) return;
   const names = new Map(known.peek());
   for (const process of data.processes) {
-    names.set(`p${process.process}`, `${process.name} ${process.pid}`);
-    for (const { thread, tid, name } of process.threads)
-      names.set(
-        `t${thread}`,
-        whoText({
-          thread,
-          tid,
-          name,
-          pid: process.pid,
-          process: process.name,
-          process_id: process.process,
-        }),
-      );
+    const { pid, name: called } = process;
+    names.set(`p${process.process}`, { name: `${called} ${pid}`, id: pid });
+    for (const { thread, tid, name } of process.threads) {
+      const who = { thread, tid, name, pid, process: called, process_id: process.process };
+      names.set(`t${thread}`, { name: whoText(who), id: tid });
+    }
   }
   known.value = names;
 });
@@ -240,12 +227,16 @@ effect(() => {
 });
 
 export function threadName(ix: number): string {
-  return known.value.get(`t${ix}`) ?? `thread #${ix}`;
+  return known.value.get(`t${ix}`)?.name ?? `thread #${ix}`;
 }
 
 export function processName(ix: number): string {
-  return known.value.get(`p${ix}`) ?? `process #${ix}`;
+  return known.value.get(`p${ix}`)?.name ?? `process #${ix}`;
 }
+
+/** The tid or pid, by which filters know a thread or a process; `null` if it is not known yet. */
+export const knownId = (key: `t${number}` | `p${number}`): number | null =>
+  known.peek().get(key)?.id ?? null;
 
 /** Whether a stall overlaps the selected range and involves the selected thread and process. */
 export function matchesSelection(entry: StallEntry, selection: store.Selection): boolean {

@@ -134,6 +134,8 @@ function Gone() {
   );
 }
 
+const percent = (share: number): number => Math.round(share * 100);
+
 /** Of a long recording, the newest part is shown while the rest is read. */
 function Newest() {
   const { data } = status.value;
@@ -142,8 +144,13 @@ function Newest() {
   const shown = durationText(whole.duration_ns);
   const all = durationText(whole.from + whole.duration_ns);
   return (
-    <p class="gone" role="status">
-      The last {shown} of {all}. The rest is being read: {Math.round(data.progress * 100)} %
+    <p class="gone">
+      <span role="status">
+        The last {shown} of {all}. The rest is being read:
+      </span>{" "}
+      {/* No part of the status, which a screen reader says again at each change. */}
+      {percent(data.progress)} %{" "}
+      <progress max={100} value={percent(data.progress)} aria-label="The rest is being read" />
     </p>
   );
 }
@@ -170,7 +177,7 @@ const STAGES: Readonly<Record<string, string>> = {
 
 function Loading() {
   const { data } = status.value;
-  const share = Math.round((data?.progress ?? 0) * 100);
+  const share = percent(data?.progress ?? 0);
   return (
     <main class="page-main loading">
       <h1>

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { threadItems } from "../actions";
 import { getJson, tracePath } from "../api/client";
-import { eventOfWhole, isNewest, rememberName } from "../api/data";
+import { isNewest, rememberName } from "../api/data";
 import { liveQuery } from "../api/query";
 import type { EventAnswer, Who } from "../api/types";
 import { whoText } from "../api/who";
@@ -23,7 +23,8 @@ function Open() {
         const trace = store.trace.value;
         const event = store.event.value;
         if (trace === null || event === null) return null;
-        if (isNewest.value && event === eventOfWhole.value) return null;
+        // The address names it by its number in the whole trace.
+        if (isNewest.value) return null;
         return {
           key: `${trace} ${event.kind} ${event.index}`,
           subject: event.kind,

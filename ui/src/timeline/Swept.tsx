@@ -49,11 +49,19 @@ function Card() {
         </button>
       </header>
       {error && <p role="alert">{error.message}</p>}
-      <dl tabIndex={0} aria-label="Where the time went">
+      <dl aria-label="Where the time went">
         {(data ?? []).map(({ thread, answer, problem }) => (
           <div key={thread} data-swept={thread}>
-            <dt onContextMenu={menuOf(threadName(thread), () => threadItems(thread, range))}>
-              {threadName(thread)}
+            <dt>
+              <button
+                type="button"
+                class="text-link"
+                title="Filter all views by this thread"
+                onClick={() => store.select({ threads: [thread] })}
+                onContextMenu={menuOf(threadName(thread), () => threadItems(thread, range))}
+              >
+                {threadName(thread)}
+              </button>
             </dt>
             <dd>
               {answer ? (

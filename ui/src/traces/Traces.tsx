@@ -210,7 +210,7 @@ function TraceList({ traces, editable, openDialog, changed }: TraceListProps) {
   return (
     <>
       {judged.length < awaited.length && (
-        <p class="judging" role="status">
+        <p class="judging">
           <progress max={awaited.length} value={judged.length} aria-label="Traces analysed" />
           {judged.length} of {plural(awaited.length, "trace")} analysed
         </p>

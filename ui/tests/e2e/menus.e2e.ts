@@ -252,7 +252,10 @@ const PLACES: readonly Place[] = [
   {
     name: "a thread of the box of a drag",
     query: "range=500000000-1500000000&swept=3,4",
-    open: secondary(".tl-swept dt"),
+    open: async (page) => {
+      await page.locator(".tl-swept dt button").first().focus();
+      await page.keyboard.press("Shift+F10");
+    },
     items: ["Explain this", ...THREAD],
   },
   {

@@ -61,29 +61,25 @@ describe.skipIf(skipReason("newest") !== null)("newest", () => {
     await expect.poll(again).toEqual([]);
   });
 
-  test("what is selected and shown stays, but for an event, whose number is another one", async () => {
+  test("an event that the address names is shown once its number is known", async () => {
     await go("trace=starve.hitch&view=tables&window=100000000-300000000&event=switch-5");
     await banner().waitFor();
-    await page.getByLabel("Close the event").click();
-    const without = page.url();
-    // As a click in the newest part opens one.
-    await page.evaluate((address) => {
-      history.pushState(null, "", address);
-      dispatchEvent(new PopStateEvent("popstate"));
-    }, `${without}&event=switch-7`);
-    await page.locator("aside.details[data-event='switch-7']").waitFor();
-    await readRest();
-    await page.locator("aside.details").waitFor({ state: "detached" });
-    expect(page.url()).toBe(without);
-  });
-
-  test("an event that the address names is shown once its number is known", async () => {
-    await go("trace=starve.hitch&view=tables&event=switch-5");
-    await banner().waitFor();
     await page.locator("aside.details").getByText("Loading the event").waitFor();
+    const address = page.url();
     expect(times("event")).toBe(0);
     await readRest();
     await page.locator("aside.details[data-event='switch-5']").waitFor();
+    expect(page.url()).toBe(address);
+  });
+
+  test("what is explained is answered of the whole: events have other numbers in a part", async () => {
+    await go("trace=starve.hitch&thread=3&range=500000000-1500000000");
+    await banner().waitFor();
+    await page.getByText("Following the wait chain").waitFor();
+    expect(times("explain")).toBe(0);
+    await readRest();
+    await expect.poll(() => times("explain")).toBeGreaterThan(0);
+    await page.getByText("Following the wait chain").waitFor({ state: "detached" });
   });
 
   test("a stall that the address names sorts the lanes once stalls are known", async () => {

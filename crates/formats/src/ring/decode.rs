@@ -62,6 +62,7 @@ const MAX_LINES: usize = 64;
 const MAX_CHAINS: (u64, u64) = (16, 64 << 20);
 
 /// Decodes `rings.bin`, or the pieces of rings that were written instead. Damage goes to `warnings`.
+/// Nothing of rings that are no longer than [`Scope::Newest`].
 pub(crate) fn decode<'a>(parts: &[&'a [u8]], scope: Scope, warnings: &mut Warnings) -> Decoded<'a> {
     let (mut pieces, mut asleep, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new());
     let mut streamed = false;
@@ -83,14 +84,19 @@ pub(crate) fn decode<'a>(parts: &[&'a [u8]], scope: Scope, warnings: &mut Warnin
         warnings.add(format!("{what} ({why}): nothing that they held is shown"));
     }
     let runs = walk::runs(pieces, streamed);
+    let since = match scope {
+        Scope::Newest(len) => walk::newest(&runs, len),
+        _ => 0,
+    };
+    if since == 0 && matches!(scope, Scope::Newest(_)) {
+        return Decoded::default();
+    }
     let mut segments: Vec<Segment<'_>> =
         runs.par_iter().map(|run| Segment::of(run, scope)).collect();
     let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
     let room = bytes.saturating_mul(MAX_CHAINS.0).max(MAX_CHAINS.1);
     let mut decoder = Decoder { room, ..Decoder::default() };
-    if let Scope::Newest(len) = scope {
-        decoder.out.since = walk::newest(&runs, len);
-    }
+    decoder.out.since = since;
     decoder.gaps(&runs, &segments, warnings);
     decoder.stacks(&mut segments);
     decoder.earlier_waits(&segments);
@@ -100,7 +106,6 @@ pub(crate) fn decode<'a>(parts: &[&'a [u8]], scope: Scope, warnings: &mut Warnin
     asleep.into_iter().flat_map(sleepers::decode).for_each(|sleeper| decoder.sleeper(&sleeper));
     decoder.finish(warnings);
     let mut out = decoder.out;
-    let since = out.since;
     segments.iter_mut().for_each(|segment| segment.leave_out_before(since));
     out.rows = segments.iter_mut().map(|of| std::mem::take(&mut of.rows)).collect();
     out.rows.push(decoder.unseen);
