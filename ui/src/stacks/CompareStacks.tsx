@@ -1,4 +1,4 @@
-/** A differential flame graph of two selected threads: the stacks of one, by how the other differs. */
+/** A differential flame graph of two of the selected threads: the stacks of one, by how the other differs. */
 import { useEffect, useMemo } from "preact/hooks";
 import { getJson } from "../api/client";
 import { status, threadName } from "../api/data";
@@ -9,11 +9,44 @@ import { DiffTree } from "../flame/DiffTree";
 import { functionMenu } from "../functionMenu";
 import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import * as store from "../state/store";
+import { type ThreadIx, threadIx } from "../units";
 
-/** The two selected threads, the one whose times are the widths last; `null` if there are not two. */
+/** The first two selected threads, the one whose times are the widths last; `null` if there is one. */
 function pair() {
-  const [before, after, ...more] = store.selection.value.threads;
-  return before === undefined || after === undefined || more.length > 0 ? null : { before, after };
+  const [before, after] = store.selection.value.threads;
+  return before === undefined || after === undefined ? null : { before, after };
+}
+
+/** Moves a selected thread to the first or second place; the one that was there takes its place. */
+function place(thread: ThreadIx, at: 0 | 1): void {
+  const threads = [...store.selection.peek().threads];
+  const from = threads.indexOf(thread);
+  const there = threads[at];
+  if (from < 0 || there === undefined) return;
+  threads[at] = thread;
+  threads[from] = there;
+  store.select({ threads });
+}
+
+/** The thread in the first or second place: a choice where there are more than two. */
+function Choice({ at, label }: { at: 0 | 1; label: string }) {
+  const { threads } = store.selection.value;
+  const [chosen] = threads.slice(at);
+  if (chosen === undefined) return null;
+  if (threads.length === 2) return <strong>{threadName(chosen)}</strong>;
+  return (
+    <select
+      aria-label={label}
+      value={chosen}
+      onChange={(event) => place(threadIx(Number(event.currentTarget.value)), at)}
+    >
+      {threads.map((thread) => (
+        <option key={thread} value={thread}>
+          {threadName(thread)}
+        </option>
+      ))}
+    </select>
+  );
 }
 
 export function CompareStacks() {
@@ -51,8 +84,8 @@ export function CompareStacks() {
   if (threads === null)
     return (
       <p class="empty">
-        Here, two threads are compared. Click on the name of one in the timeline, and on the other
-        with <kbd>Ctrl</kbd>.
+        Here, threads are compared, two at a time. Click on the name of one in the timeline, and on
+        others with <kbd>Ctrl</kbd>.
       </p>
     );
   const { data, error, loading } = query.state.value;
@@ -66,13 +99,9 @@ export function CompareStacks() {
   return (
     <section class="stacks-compare" aria-label="Flame graph of both threads" data-ready={!loading}>
       <p>
-        The widths are the times of <strong>{after}</strong>; ▲ takes longer there than in {before},
-        ▼ shorter.{" "}
-        <button
-          type="button"
-          class="btn small"
-          onClick={() => store.select({ threads: [threads.after, threads.before] })}
-        >
+        The widths are the times of <Choice at={1} label="Thread of the widths" />; ▲ takes longer
+        there than in <Choice at={0} label="Thread to compare with" />, ▼ shorter.{" "}
+        <button type="button" class="btn small" onClick={() => place(threads.before, 1)}>
           Swap both
         </button>
       </p>

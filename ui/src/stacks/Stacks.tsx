@@ -28,7 +28,7 @@ const FORMS: readonly { form: store.StacksState["form"]; title: string; hint: st
   {
     form: "compare",
     title: "Compare",
-    hint: "Two selected threads: where one takes longer than the other",
+    hint: "Two of the selected threads: where one takes longer than the other",
   },
   { form: "address", title: "By address", hint: "Samples by instruction" },
 ];

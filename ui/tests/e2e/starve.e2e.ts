@@ -401,6 +401,16 @@ describe.skipIf(skipReason("starve") !== null)("starve", () => {
     await frame("lock_document").waitFor({ state: "detached" });
     expect(new URL(page.url()).searchParams.get("thread")).toBe(`${other},${one}`);
     await page.getByRole("button", { name: "Remove the selected thread" }).first().click();
-    await page.getByText("two threads are compared").waitFor();
+    await page.getByText("threads are compared, two at a time").waitFor();
+    // Of more than two, any two.
+    await page.goto(new URL(`/?${query},3&form=compare`, bed.address).href);
+    await frame("lock_document").waitFor();
+    await page.getByLabel("Thread of the widths").selectOption("3");
+    await frame("lock_document").waitFor({ state: "detached" });
+    await page.getByLabel("Thread to compare with").selectOption("84");
+    expect(new URL(page.url()).searchParams.get("thread")).toBe("84,3,83");
+    await page.getByLabel("Thread of the widths").selectOption("84");
+    await frame("lock_document").waitFor();
+    expect(new URL(page.url()).searchParams.get("thread")).toBe("3,84,83");
   });
 });
