@@ -167,7 +167,7 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
             figures.mean_waiting()
         ),
         format!(
-            "{} threads spent {} on a CPU in NtGdiCloseProcess: {} of the stall.",
+            "{} threads spent {} on a CPU in NtGdiCloseProcess: {} of the time.",
             figures.wakers,
             units::duration(figures.samples_inside * 1_000_000),
             units::percent(figures.samples_inside * 1_000_000, figures.hang_ns)

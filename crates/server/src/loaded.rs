@@ -31,6 +31,16 @@ pub(crate) struct Loaded<'t> {
     judging: ThreadPool,
 }
 
+/// A thread's id as JSON; -1 if it is unknown, as Windows tools show it.
+pub fn tid(thread: &Thread) -> i64 {
+    if thread.tid == Thread::UNKNOWN_TID { -1 } else { thread.tid.into() }
+}
+
+/// A process's id as JSON; -1 if it is unknown.
+pub fn pid(process: &Process) -> i64 {
+    if process.pid == Process::UNKNOWN_PID { -1 } else { process.pid.into() }
+}
+
 impl<'t> Loaded<'t> {
     pub fn new(
         trace: &'t Trace,
@@ -186,12 +196,10 @@ impl<'t> Loaded<'t> {
     /// A thread as JSON; unknown ids are -1.
     pub fn who(&self, thread: ThreadId, at: Time) -> Value {
         let process = self.trace.threads.process_of(thread);
-        // As Windows tools show it.
-        let number = |id: u32, unknown: u32| if id == unknown { -1 } else { i64::from(id) };
         json!({
             "thread": thread.0,
-            "tid": number(self.trace.threads.get(thread).tid, Thread::UNKNOWN_TID),
-            "pid": number(process.pid, Process::UNKNOWN_PID),
+            "tid": tid(self.trace.threads.get(thread)),
+            "pid": pid(process),
             "process_id": self.trace.threads.get(thread).process.0,
             "name": self.trace.thread_name(thread, at),
             "process": self.trace.process_name(thread, at),

@@ -152,7 +152,7 @@ fn without_occupant(case: &Case<'_>, thread: ThreadId, starved: u64) -> Sentence
     let span = duration(after.time.since(before.time));
     match steal {
         Some(steal) if steal.saturating_mul(2) >= starved => sentence!(
-            "the virtual machine's host took {} of CPU time in the {} around the stall",
+            "the virtual machine's host took {} of CPU time in the {} around that time",
             duration(steal),
             span
         ),
@@ -161,13 +161,13 @@ fn without_occupant(case: &Case<'_>, thread: ThreadId, starved: u64) -> Sentence
                  off the CPU",
         ),
         Some(steal) => sentence!(
-            "in the {} around the stall, none of the thread's control groups was throttled for \
+            "in the {} around that time, none of the thread's control groups was throttled for \
              half as long as it waited, and the virtual machine's host took {} of CPU time",
             span,
             duration(steal)
         ),
         None => sentence!(
-            "in the {} around the stall, none of the thread's control groups was throttled for \
+            "in the {} around that time, none of the thread's control groups was throttled for \
              half as long as it waited",
             span
         ),

@@ -72,7 +72,7 @@ impl Case<'_> {
         let hidden = self.ns_of(|piece, _| matches!(piece.cause, Cause::Lost));
         if hidden > self.duration_ns() / 10 {
             let words = sentence!(
-                "{} of the stall is hidden by lost records or by the start or end of the recording",
+                "{} of the time is hidden by lost records or by the start or end of the recording",
                 self.percent(hidden)
             );
             return (Evidence::Lost, words);
@@ -124,48 +124,48 @@ impl Case<'_> {
             ),
             WeakKind::Asked => self.unanswered(hop),
             WeakKind::RanOn => sentence!(
-                "for {} of the stall, {} only looked by its own timer; it is inferred that it \
+                "for {} of the time, {} only looked by its own timer; it is inferred that it \
                  waited for {}, the thread of its process that ran meanwhile",
                 part,
                 sleeper,
                 self.name(hop.by)
             ),
             WeakKind::Started => sentence!(
-                "for {} of the stall, {} waited for what had not been started yet; it is inferred \
+                "for {} of the time, {} waited for what had not been started yet; it is inferred \
                  that it waited for {}, which started it",
                 part,
                 sleeper,
                 self.name(hop.by)
             ),
             WeakKind::Queued => sentence!(
-                "for {} of the stall, the lock's owner is inferred from hand-offs, e.g. before {} \
+                "for {} of the time, the lock's owner is inferred from hand-offs, e.g. before {} \
                  joined the queue",
                 part,
                 sleeper
             ),
             WeakKind::Events => sentence!(
-                "for {} of the stall, it is inferred which event mattered: {} waited for any, and \
+                "for {} of the time, it is inferred which event mattered: {} waited for any, and \
                  those before that of {} are left out",
                 part,
                 sleeper,
                 self.name(hop.by)
             ),
             WeakKind::Timed => sentence!(
-                "for {} of the stall, the culprit is inferred from the last wake-up: {} polled {} \
+                "for {} of the time, the culprit is inferred from the last wake-up: {} polled {} \
                  before that, woken by its own timer or by no recorded thread",
                 part,
                 sleeper,
                 plural(hop.looks.into(), "time")
             ),
             WeakKind::Deferred => sentence!(
-                "for {} of the stall, wake-ups came from a soft interrupt or a kernel worker, e.g. \
+                "for {} of the time, wake-ups came from a soft interrupt or a kernel worker, e.g. \
                  that of {} by {}",
                 part,
                 sleeper,
                 self.name(hop.by)
             ),
             WeakKind::Class => sentence!(
-                "for {} of the stall, wake-ups were seen, e.g. of {}, but the stacks do not show \
+                "for {} of the time, wake-ups were seen, e.g. of {}, but the stacks do not show \
                  whether that thread waited for a lock or a message",
                 part,
                 sleeper

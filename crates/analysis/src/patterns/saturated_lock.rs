@@ -112,7 +112,7 @@ fn activity(case: &Case<'_>, release: &Release, busy_ns: u64) -> (String, Option
     }
     let busy = (busy_ns > 0).then(|| {
         sentence!(
-            "{} spent {} on a CPU in {}: {} of the stall.",
+            "{} spent {} on a CPU in {}: {} of the time.",
             plural(release.wakers.len() as u64, "thread"),
             duration(busy_ns),
             function(&release.function),

@@ -21,7 +21,7 @@ pub(super) fn beside_steal(case: &Case<'_>, mut finding: Finding) -> Finding {
         return finding;
     }
     finding.sentences.push(sentence!(
-        "In the {} around the stall, the virtual machine's host took {} of CPU time: meanwhile \
+        "In the {} around that time, the virtual machine's host took {} of CPU time: meanwhile \
          nothing ran, though a thread had the CPU.",
         duration(after.time.since(before.time)),
         duration(stolen)

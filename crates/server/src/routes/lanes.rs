@@ -2,7 +2,7 @@
 
 use super::view::thread_lane;
 use crate::Error;
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, pid, tid};
 use crate::params::Params;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ pub(super) fn lanes(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
         let (life, ran) = (loaded.analysis.timeline.life(id), ran[id.index()]);
         let role = rank(id).and_then(|rank| roles.get(rank)).map(|(_, role, _)| role.word());
         json!({
-            "lane": thread_lane(id), "thread": id.0, "tid": trace.threads.get(id).tid,
+            "lane": thread_lane(id), "thread": id.0, "tid": tid(trace.threads.get(id)),
             "name": trace.thread_name(id, selection.window.end.min(life.end)),
             "from": loaded.at(life.start), "to": loaded.at(life.end),
             "ran_ns": ran.ns, "runnable_ns": loaded.lanes.runnable_ns(id, selection.window), "switches": ran.times,
@@ -106,7 +106,7 @@ pub(super) fn lanes(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
             let ran_ns: u64 = threads.iter().map(|(_, thread)| ran[thread.index()].ns).sum();
             let max_relevance = threads.first().map_or(0, |(relevance, _)| *relevance);
             let value = json!({
-                "process": id.0, "pid": process.pid,
+                "process": id.0, "pid": pid(process),
                 "name": trace.thread_name(process.leader, selection.window.end.min(life.end)),
                 "command_line": trace.name(process.command_line), "parent_pid": process.parent_pid,
                 "from": loaded.at(life.start), "to": loaded.at(life.end),

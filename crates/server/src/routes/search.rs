@@ -2,7 +2,7 @@
 
 use super::view::thread_lane;
 use crate::Error;
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, pid};
 use crate::params::{Params, wrong};
 use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ pub(super) fn search(
             let (name, line) =
                 (trace.thread_name(process.leader, Time::MAX), trace.name(process.command_line));
             if wanted.is_in(name) || wanted.is_in(line) || wanted.is_id(process.pid) {
-                processes.push(json!({ "process": id.0, "pid": process.pid, "name": name, "command_line": line }));
+                processes.push(json!({ "process": id.0, "pid": pid(process), "name": name, "command_line": line }));
             }
         }
         cancel.check()?;

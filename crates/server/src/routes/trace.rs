@@ -1,7 +1,7 @@
 //! A trace as a whole: its progress, its contents, its marks.
 
 use crate::app::App;
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, pid};
 use crate::opened::Stage;
 use crate::params::Params;
 use crate::{Error, Unreadable};
@@ -120,7 +120,7 @@ pub(super) fn marks(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
         let (life, leader) = (loaded.analysis.timeline.life(process.leader), trace.threads.get(process.leader));
         (!life.intersect(selection.window).is_empty()).then(|| {
             json!({
-                "process": id.0, "pid": process.pid, "name": trace.thread_name(process.leader, life.end),
+                "process": id.0, "pid": pid(process), "name": trace.thread_name(process.leader, life.end),
                 "from": loaded.at(life.start), "to": loaded.at(life.end),
                 "started": leader.start.is_some(), "ended": leader.end.is_some(),
             })
