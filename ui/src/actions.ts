@@ -93,8 +93,9 @@ function without(
       const number = await id();
       // Its answer may come late.
       const isHere = [store.trace.peek(), store.view.peek()].join() === from;
-      if (number === null) store.notify(`The ${column} of this ${what} was not recorded`);
-      else if (isHere) narrow(`${column} != ${number}`);
+      if (!isHere) return;
+      if (number === null) store.notify(`The ${column} of this ${what} is not known`);
+      else narrow(`${column} != ${number}`);
     } catch (error) {
       store.notify(asApiError(error).message);
     }

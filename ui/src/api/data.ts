@@ -234,9 +234,13 @@ export function processName(ix: number): string {
   return known.value.get(`p${ix}`)?.name ?? `process #${ix}`;
 }
 
+/** A tid or pid of the server; `null` if it was not recorded, which the server writes as -1. */
+export const recordedId = (id: number | undefined): number | null =>
+  id === undefined || id < 0 ? null : id;
+
 /** The tid or pid, by which filters know a thread or a process; `null` if it is not known yet. */
 export const knownId = (key: `t${number}` | `p${number}`): number | null =>
-  known.peek().get(key)?.id ?? null;
+  recordedId(known.peek().get(key)?.id);
 
 /** Whether a stall overlaps the selected range and involves the selected thread and process. */
 export function matchesSelection(entry: StallEntry, selection: store.Selection): boolean {

@@ -2,7 +2,7 @@
 import * as store from "../state/store";
 import type { ProcessIx, ThreadIx } from "../units";
 import { getJson, tracePath } from "./client";
-import { knownId } from "./data";
+import { knownId, recordedId } from "./data";
 import type { Lanes } from "./types";
 
 async function lanes(): Promise<Lanes["processes"]> {
@@ -14,10 +14,10 @@ export async function tidOf(thread: ThreadIx): Promise<number | null> {
   const known = knownId(`t${thread}`);
   if (known !== null) return known;
   const threads = (await lanes()).flatMap((process) => process.threads);
-  return threads.find((one) => one.thread === thread)?.tid ?? null;
+  return recordedId(threads.find((one) => one.thread === thread)?.tid);
 }
 
 export async function pidOf(process: ProcessIx): Promise<number | null> {
   const known = knownId(`p${process}`);
-  return known ?? (await lanes()).find((one) => one.process === process)?.pid ?? null;
+  return known ?? recordedId((await lanes()).find((one) => one.process === process)?.pid);
 }

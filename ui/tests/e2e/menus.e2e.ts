@@ -343,6 +343,25 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
     await settled(page);
   });
 
+  test("a thread or process of no known id is not left out by a filter: the page says so", async () => {
+    page = await bed.page();
+    await page.route("**/api/t/starve.hitch/**", async (route) => {
+      const answer = await route.fetch();
+      // As the server writes ids that were not recorded.
+      const body = (await answer.text()).replace(/"(tid|pid)":\d+/g, '"$1":-1');
+      await route.fulfill({ response: answer, body });
+    });
+    await page.goto(new URL(`/${opened}`, bed.address).href);
+    await ready();
+    await row(".tl-tree [data-section^=p]", null)(page);
+    await page.getByRole("menuitem", { name: "Without this process" }).click();
+    await page.getByText("The pid of this process is not known").first().waitFor();
+    await row(SLICE, null)(page);
+    await page.getByRole("menuitem", { name: "Without this thread" }).click();
+    await page.getByText("The tid of this thread is not known").first().waitFor();
+    expect(new URL(page.url()).searchParams.has("where")).toBe(false);
+  });
+
   for (const place of PLACES)
     test(place.name, async () => {
       const query = new URLSearchParams(place.query === null ? "" : opened);
