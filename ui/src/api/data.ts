@@ -2,7 +2,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import * as store from "../state/store";
 import { type Range, range, type ThreadIx } from "../units";
-import { type ApiError, getJson, isAbort, tracePath } from "./client";
+import { type ApiError, getJson, isAbort, type Params, tracePath } from "./client";
 import { asApiError, liveQuery, type QueryState, refetchAll } from "./query";
 import type {
   Curve,
@@ -101,7 +101,7 @@ export const stallsReady = computed(() => status.value.data?.ready.stalls ?? fal
 function traceQuery<T>(
   ready: () => boolean,
   resource: () => string | null,
-  params: () => Record<string, string | number | null> = () => ({}),
+  params: () => Params = () => ({}),
 ) {
   return liveQuery<T>(() => {
     const trace = store.trace.value;
@@ -205,6 +205,11 @@ const unnamed = computed(() => {
 const lanes = traceQuery<Lanes>(
   () => lanesReady.value && unnamed.value,
   () => "lanes",
+  // Threads that never ran have no lane, unless they are selected.
+  () => ({
+    thread: store.selection.value.threads.map(String),
+    process: store.selection.value.process,
+  }),
 ).state;
 
 effect(() => {
