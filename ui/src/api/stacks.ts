@@ -1,6 +1,7 @@
 /** The parameters that all forms of the Stacks view send. */
 
 import * as store from "../state/store";
+import type { ThreadIx } from "../units";
 import type { Params } from "./client";
 import { stallDetail } from "./data";
 import { stacksParams } from "./params";
@@ -13,7 +14,13 @@ export function scopeThreads(scope: store.StacksState["scope"]): readonly number
   return answer.lanes.map((lane) => lane.who.thread);
 }
 
-export function stacksQuery(of: store.StackKind): Params {
+/** The selected threads of whose stacks a view shows the sum; `[]` if that of one, or of all. */
+export function summedThreads(): readonly ThreadIx[] {
+  const { threads } = store.selection.value;
+  return threads.length > 1 && scopeThreads(store.stacks.value.scope) === null ? threads : [];
+}
+
+export function stacksQuery(of: store.StackKind, selection = store.selection.value): Params {
   const { idle, scope, where } = store.stacks.value;
-  return stacksParams(store.selection.value, of, idle, scopeThreads(scope), where);
+  return stacksParams(selection, of, idle, scopeThreads(scope), where);
 }

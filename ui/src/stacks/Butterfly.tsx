@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
-import { status } from "../api/data";
+import { status, threadName } from "../api/data";
 import { liveQuery } from "../api/query";
 import { stacksQuery } from "../api/stacks";
 import type { ButterflyNode, Ranking, Butterfly as Wings } from "../api/types";
@@ -12,6 +12,7 @@ import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 import { count, durationText, percent, plural } from "../units";
+import { perThreadQuery, type ThreadTimes } from "./perThread";
 
 /** Parameters of both queries. */
 function stackParams() {
@@ -22,6 +23,7 @@ function stackParams() {
 export function Butterfly() {
   const queries = useMemo(
     () => ({
+      perThread: perThreadQuery(),
       ranking: liveQuery<Ranking>(() => {
         const trace = store.trace.value;
         if (trace === null || !status.value.data?.ready.tables) return null;
@@ -48,20 +50,24 @@ export function Butterfly() {
   );
   useEffect(
     () => () => {
+      queries.perThread.stop();
       queries.ranking.stop();
       queries.wings.stop();
     },
     [],
   );
+  const perThread = queries.perThread.state.value;
   const ranking = queries.ranking.state.value;
   const wings = queries.wings.state.value;
+  const isReady = !perThread.loading && !ranking.loading && !wings.loading;
+  const error = ranking.error ?? perThread.error;
   return (
-    <div class="butterfly" data-ready={!ranking.loading && !wings.loading}>
+    <div class="butterfly" data-ready={isReady}>
       <div class="ranking">
-        {ranking.error ? (
-          <ErrorMessage error={ranking.error} />
+        {error ? (
+          <ErrorMessage error={error} />
         ) : ranking.data ? (
-          <Ranked data={ranking.data} />
+          <Ranked data={ranking.data} threads={perThread.data ?? []} />
         ) : (
           <Busy what="Counting the stacks …" />
         )}
@@ -85,9 +91,11 @@ export function Butterfly() {
 /** What each kind of stack adds up. */
 const AMOUNT = { wait: "waited", wake: "waits ended", sample: "CPU time" } as const;
 
-function Ranked({ data }: { data: Ranking }) {
+/** All names, by the time of all threads; `threads` have a column each. */
+function Ranked({ data, threads }: { data: Ranking; threads: readonly ThreadTimes[] }) {
   const filter = useSignal("");
   const of = store.stacks.value.of;
+  const selected = store.selection.value.threads.length;
   const wanted = filter.value.toLowerCase();
   const list = data.ranking.filter((entry) => entry.name.toLowerCase().includes(wanted));
   const choose = (name: string) => (store.stacks.value = { ...store.stacks.value, function: name });
@@ -102,6 +110,9 @@ function Ranked({ data }: { data: Ranking }) {
         />
         <span class="dim">
           {durationText(data.all_total_ns)} {AMOUNT[of]} on {plural(data.all_count, "stack")}
+          {selected > threads.length &&
+            threads.length > 0 &&
+            `, ${threads.length} of ${selected} threads by column`}
         </span>
       </div>
       <table class="ranked">
@@ -110,6 +121,11 @@ function Ranked({ data }: { data: Ranking }) {
             <th scope="col" class="num">
               {AMOUNT[of]}
             </th>
+            {threads.map(({ thread }) => (
+              <th key={thread} scope="col" class="num" data-of={thread} title={threadName(thread)}>
+                {threadName(thread)}
+              </th>
+            ))}
             <th scope="col" class="num">
               share
             </th>
@@ -129,6 +145,11 @@ function Ranked({ data }: { data: Ranking }) {
               class={entry.name === store.stacks.value.function ? "current" : ""}
             >
               <td class="num">{durationText(entry.total_ns)}</td>
+              {threads.map(({ thread, times }) => (
+                <td key={thread} class="num">
+                  {times.has(entry.name) ? durationText(times.get(entry.name) ?? 0) : "–"}
+                </td>
+              ))}
               <td class="num">{percent(entry.total_ns, data.all_total_ns)}</td>
               <td class="num">{entry.self_ns ? durationText(entry.self_ns) : ""}</td>
               <td class="num">{count(entry.count)}</td>

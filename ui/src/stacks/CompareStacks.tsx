@@ -96,8 +96,10 @@ export function CompareStacks() {
     onlyBefore: `not in ${after}`,
     onlyAfter: `not in ${before}`,
   };
+  const selected = store.selection.value.threads.length;
+  const label = `Flame graph of ${selected === 2 ? "both" : `two of ${selected}`} threads`;
   return (
-    <section class="stacks-compare" aria-label="Flame graph of both threads" data-ready={!loading}>
+    <section class="stacks-compare" aria-label={label} data-ready={!loading}>
       <p>
         The widths are the times of <Choice at={1} label="Thread of the widths" />; ▲ takes longer
         there than in <Choice at={0} label="Thread to compare with" />, ▼ shorter.{" "}

@@ -1,6 +1,7 @@
 /** The Stacks view: flame graph, icicle, butterfly and samples by address. */
 
 import { stallDetail } from "../api/data";
+import { summedThreads } from "../api/stacks";
 import { Flame } from "../flame/Flame";
 import * as store from "../state/store";
 import { Butterfly } from "./Butterfly";
@@ -99,6 +100,7 @@ export function Stacks() {
           </div>
         )}
         {state.form !== "compare" && <Scope />}
+        {state.form !== "compare" && <Summed />}
         <Restrictions />
         {(state.form === "flame" || state.form === "icicle") && state.root.length > 0 && (
           <button type="button" class="btn small" onClick={() => change({ root: [] })}>
@@ -146,6 +148,25 @@ function Scope() {
         </button>
       ))}
     </div>
+  );
+}
+
+/** Says that what is shown is a sum, where several threads are selected, and leads on. */
+function Summed() {
+  const threads = summedThreads();
+  if (threads.length === 0) return null;
+  return (
+    <span class="summed">
+      The sum of {threads.length} threads
+      <button
+        type="button"
+        class="btn small"
+        title="Where one takes longer than the other"
+        onClick={() => (store.stacks.value = { ...store.stacks.value, form: "compare" })}
+      >
+        {threads.length === 2 ? "Compare both" : "Compare two of them"}
+      </button>
+    </span>
   );
 }
 

@@ -3,7 +3,16 @@ import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { durationText } from "../../src/units";
-import { open, STARVE, settled, shownWindow, skipReason, TestBed, windowChanges } from "./harness";
+import {
+  lanePoint,
+  open,
+  STARVE,
+  settled,
+  shownWindow,
+  skipReason,
+  TestBed,
+  windowChanges,
+} from "./harness";
 
 describe.skipIf(skipReason("starve") !== null)("starve", () => {
   let bed: TestBed;
@@ -370,6 +379,70 @@ describe.skipIf(skipReason("starve") !== null)("starve", () => {
     await page.waitForSelector("[data-answer]");
     await settled(page);
     expect(new URL(page.url()).searchParams.get("view")).toBeNull();
+  });
+
+  test("a thread that never ran has its name and its tid", async () => {
+    await page.goto(new URL("/?trace=starve.hitch&view=tables&thread=3", bed.address).href);
+    const chip = page.locator("[data-chip=thread]");
+    await chip.getByText("pool_workqueue_ 3").waitFor();
+    await settled(page);
+    await chip.click({ button: "right" });
+    await page.getByRole("menuitem", { name: "Without this thread" }).click();
+    await page.waitForURL(/where=tid/);
+    await settled(page);
+    expect(new URL(page.url()).searchParams.get("where")).toBe("tid != 3");
+  });
+
+  test("stacks of several threads are a sum, which is said, and leads to the comparison", async () => {
+    const threads = [83, 84, 85];
+    const goto = async (query: string) => {
+      const all = `trace=starve.hitch&view=stacks&idle=1&${query}`;
+      await page.goto(new URL(`/?${all}`, bed.address).href);
+      await page.waitForSelector(".stacks");
+      await settled(page);
+    };
+    const said = page.locator(".stacks .toolbar").getByText("The sum of 3 threads");
+    for (const form of ["flame", "icicle", "address&of=sample", "butterfly"]) {
+      await goto(`thread=${threads}&form=${form}`);
+      await said.waitFor();
+      // It takes no room from what is shown.
+      const body = await page.locator(".stacks-body").boundingBox();
+      expect(body?.height).toBeGreaterThan(150);
+    }
+    // The butterfly's names have the time of each.
+    const rankings = await page.evaluate(
+      (threads) =>
+        Promise.all(
+          threads.map(async (thread) => {
+            const url = `/api/t/starve.hitch/butterfly?of=wait&limit=10000&thread=${thread}`;
+            const { ranking } = (await (await fetch(url)).json()) as {
+              ranking: { name: string; total_ns: number }[];
+            };
+            return ranking.map(({ name, total_ns }): [string, number] => [name, total_ns]);
+          }),
+        ),
+      threads,
+    );
+    const times = rankings.map((ranking) => new Map(ranking));
+    const heads = await page.locator(".ranked th[data-of]").allInnerTexts();
+    expect(heads.map((text) => text.split(" ")[0])).toEqual(["lab-starve", "typing", "keyboard"]);
+    for (const line of (await page.locator(".ranked tbody tr").all()).slice(0, 12)) {
+      const name = await line.locator("[data-function]").innerText();
+      const cells = (await line.locator("td").allInnerTexts()).slice(1, 1 + threads.length);
+      const told = times.map((of) => (of.has(name) ? durationText(of.get(name) ?? 0) : "–"));
+      expect({ name, cells }).toEqual({ name, cells: told });
+    }
+    await bed.screenshot(page, "starve butterfly of three threads");
+    // Not of one thread, nor of those of the open stall.
+    await goto("thread=83&form=butterfly");
+    expect(await page.locator(".summed, .ranked th[data-of]").count()).toBe(0);
+    await goto(`thread=${threads}&form=butterfly&stall=1&scope=victim`);
+    expect(await page.locator(".summed, .ranked th[data-of]").count()).toBe(0);
+    await page.getByRole("button", { name: "All", exact: true }).click();
+    await page.getByRole("button", { name: "Compare two of them" }).click();
+    await page.getByRole("region", { name: "Flame graph of two of 3 threads" }).waitFor();
+    await settled(page);
+    expect(await page.locator(".summed").count()).toBe(0);
   });
 
   test("two threads are compared as a flame graph", async () => {
