@@ -1,6 +1,7 @@
 /** A long recording: its newest part is shown while the rest is read. The server is made to say so. */
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { expectAccessible } from "./axe";
 import { STARVE, settled, skipReason, TestBed } from "./harness";
 
 describe.skipIf(skipReason("newest") !== null)("newest", () => {
@@ -59,6 +60,14 @@ describe.skipIf(skipReason("newest") !== null)("newest", () => {
         (resource) => times(resource) === (before.get(resource) ?? 0),
       );
     await expect.poll(again).toEqual([]);
+  });
+
+  test("axe finds nothing while the rest is read", async () => {
+    await go("trace=starve.hitch&view=tables");
+    await banner().waitFor();
+    await page.locator("[role='treegrid'] [role='row']").nth(2).waitFor();
+    expect(await page.locator("progress").count()).toBe(1);
+    await expectAccessible(page);
   });
 
   test("an event that the address names is shown once its number is known", async () => {

@@ -3,16 +3,7 @@ import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { durationText } from "../../src/units";
-import {
-  lanePoint,
-  open,
-  STARVE,
-  settled,
-  shownWindow,
-  skipReason,
-  TestBed,
-  windowChanges,
-} from "./harness";
+import { open, STARVE, settled, shownWindow, skipReason, TestBed, windowChanges } from "./harness";
 
 describe.skipIf(skipReason("starve") !== null)("starve", () => {
   let bed: TestBed;

@@ -22,6 +22,38 @@ const SURFACES: readonly Surface[] = [
     query: `${STARVED}&thread=3,4,5&range=1000000000-2000000000`,
     show: (page) => page.waitForSelector("[data-compare]"),
   },
+  ...["83,84", "83,84,85"].map((threads) => ({
+    name: `stacks of the threads ${threads} compared`,
+    query: `${STARVED}&view=stacks&form=compare&idle=1&thread=${threads}`,
+    show: (page: Page) => page.waitForSelector(".diff-box"),
+  })),
+  {
+    name: "the butterfly of several threads",
+    query: `${STARVED}&view=stacks&form=butterfly&idle=1&thread=83,84,85`,
+    show: (page) => page.waitForSelector(".ranked th[data-of]"),
+  },
+  {
+    name: "tracks on the timeline",
+    query: `${STARVED}&tracks=queue-over-time,waits-over-time`,
+    show: (page) => page.waitForSelector(".tl-tree [data-in=tracks]", { state: "attached" }),
+  },
+  {
+    name: "a pinned tooltip",
+    query: STARVED,
+    show: async (page) => {
+      const { x, y } = await lanePoint(page, ".tl-tree [data-in^=p][data-lane^=t]", 0.5);
+      await page.mouse.click(x, y);
+      await page.waitForSelector(".tl-tip.pinned");
+    },
+  },
+  {
+    name: "the menu of the start view",
+    query: STARVED,
+    show: async (page) => {
+      await page.getByRole("button", { name: "Start view" }).click();
+      await page.getByRole("menu").waitFor();
+    },
+  },
   {
     name: "the palette",
     query: STARVED,
@@ -180,7 +212,7 @@ describe.skipIf(skipReason("surfaces") !== null)("surfaces", () => {
     test(name, async () => {
       page = await bed.page(query);
       if (/^trace=(starve|move|quiet)/.test(query)) {
-        await page.waitForSelector(".answers, .tables");
+        await page.waitForSelector(".answers, .tables, .stacks");
         await settled(page);
       }
       await show(page);

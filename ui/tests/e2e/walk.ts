@@ -74,8 +74,33 @@ export class Walk {
     await this.press("Timeline");
     await this.look("the timeline alone");
     await this.press("Both");
+    await this.compareTwoThreads();
     await page.keyboard.press("Digit1");
     await this.explainFirstThread();
+  }
+
+  /** The stacks of the first two threads, if there are two. */
+  private async compareTwoThreads(): Promise<void> {
+    const { page } = this;
+    const lanes = await page
+      .locator(".tl-tree [data-lane^=t]")
+      .evaluateAll((rows) => rows.map((row) => (row as HTMLElement).dataset.lane?.slice(1)));
+    const threads = [...new Set(lanes)].slice(0, 2);
+    if (threads.length < 2) return;
+    const before = page.url();
+    const address = new URL(before);
+    for (const [name, value] of [
+      ["of", "wait"],
+      ["form", "compare"],
+      ["thread", threads.join()],
+    ] as const)
+      address.searchParams.set(name, value);
+    await page.goto(address.href);
+    await page.waitForSelector(".stacks-compare");
+    await this.look("stacks of two threads compared");
+    await page.goto(before);
+    await page.waitForSelector(".stacks");
+    await settled(page);
   }
 
   /** The first thread's whole time, explained by keyboard. */
