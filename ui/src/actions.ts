@@ -4,6 +4,7 @@ import { tables } from "./api/data";
 import { pidOf, tidOf } from "./api/ids";
 import { joined } from "./api/params";
 import { asApiError } from "./api/query";
+import { navigateTo } from "./navigate";
 import type { MenuItem } from "./parts/MenuHost";
 import * as store from "./state/store";
 import { type ProcessIx, plural, type Range, range, type ThreadIx, threadIx } from "./units";
@@ -104,13 +105,29 @@ function without(
   return [{ title: `Without this ${what}`, hint, run: () => void run() }];
 }
 
-/** The items about a thread; `range` is the slice or the selection that the menu is about. */
-export function threadItems(thread: ThreadIx, range: Range | null): MenuItem[] {
+/** Shows a thread's lane, and the time that a menu is about, even if the user hid the lane. */
+function showThread(lane: string, range: Range | null): void {
+  batch(() => {
+    store.hidden.value = store.hidden.peek().filter((key) => key !== lane);
+    navigateTo({ lane, from: range?.from ?? null, to: range?.to ?? null });
+  });
+}
+
+function pinItem(lane: string, called: string): MenuItem {
+  const pinned = store.pins.peek().includes(lane);
+  return { title: `${pinned ? "Unpin" : "Pin"} ${called}`, run: () => store.togglePin(lane) };
+}
+
+/**
+ * The items about a thread; `range` is the slice or the selection that the menu is about. `isShown`:
+ * the menu is where the thread is on the timeline, or leads there itself.
+ */
+export function threadItems(thread: ThreadIx, range: Range | null, isShown = false): MenuItem[] {
   const lane = `t${thread}`;
   const { threads } = store.selection.peek();
   const alone = { threads: [thread], process: null, ...(range === null ? {} : { range }) };
-  const pinned = store.pins.peek().includes(lane);
   return [
+    ...(isShown ? [] : [{ title: "Show on the timeline", run: () => showThread(lane, range) }]),
     ...(range === null
       ? []
       : [{ title: "Explain this", hint: "E", run: () => explainThread(thread, range) }]),
@@ -126,7 +143,7 @@ export function threadItems(thread: ThreadIx, range: Range | null): MenuItem[] {
       hint: "Ctrl+click",
       run: () => store.addThread(thread),
     },
-    { title: pinned ? "Unpin the lane" : "Pin the lane", run: () => store.togglePin(lane) },
+    pinItem(lane, "the lane"),
     { title: "Hide the lane", run: () => hide(lane) },
     { title: "Flame graph of its waits", run: () => flameOf("wait", alone) },
     { title: "Flame graph of its samples", run: () => flameOf("sample", alone) },
@@ -134,7 +151,7 @@ export function threadItems(thread: ThreadIx, range: Range | null): MenuItem[] {
   ];
 }
 
-/** The items about the thread of a lane, in the time that is told of it; none about a CPU's. */
+/** The items about the thread of a lane that is linked, in the time told of it; none about a CPU's. */
 export function laneItems({
   lane,
   from,
@@ -146,7 +163,7 @@ export function laneItems({
 }): MenuItem[] {
   const thread = /^t(\d+)$/.exec(lane ?? "");
   const time = from !== null && to !== null && to > from ? range(from, to) : null;
-  return thread ? threadItems(threadIx(Number(thread[1])), time) : [];
+  return thread ? threadItems(threadIx(Number(thread[1])), time, true) : [];
 }
 
 /** Maximum lanes that are pinned at once: more would fill the timeline. */
@@ -203,6 +220,7 @@ export function processItems(
       ? [{ title: "Explain its thread", hint: "E", run: () => explainThread(only, range) }]
       : []),
     ...severalItems(threads, range),
+    ...(only !== undefined && others.length === 0 ? [pinItem(`t${only}`, "its lane")] : []),
     {
       title: "Only this process, in all views",
       run: () => store.select({ threads: [], process }),

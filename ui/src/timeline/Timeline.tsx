@@ -95,7 +95,9 @@ function mount(
     }),
     effect(() => {
       const wanted = store.reveal.value;
-      if (wanted === null) return;
+      // A timeline that was not shown yet has neither lanes nor room for them.
+      const isReady = model.lanes.value !== model.NO_LANES && model.size.value.height > 0;
+      if (wanted === null || !isReady) return;
       untracked(() => showLane(wanted.lane));
       // Once: a timeline that is mounted again stays where the user scrolled to.
       store.reveal.value = null;

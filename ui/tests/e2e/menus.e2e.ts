@@ -62,6 +62,8 @@ const THREAD = [
   "Flame graph of its samples",
   "Table of its waits",
 ];
+/** The same, where the menu is not on the timeline. */
+const ELSEWHERE = ["Show on the timeline", ...THREAD];
 const FUNCTION = [
   "Callers and callees (butterfly)",
   "Filter all views by this function",
@@ -78,13 +80,13 @@ const PLACES: readonly Place[] = [
     name: "a stall of the list",
     query: "",
     open: secondary("[data-stall-row]"),
-    items: ["Open it", "Select its time range", "Explain this", ...THREAD, "Copy the line"],
+    items: ["Open it", "Select its time range", "Explain this", ...ELSEWHERE, "Copy the line"],
   },
   {
     name: "a part of the partition",
     query: "",
     open: secondary(".parts tr"),
-    items: ["Explain this", ...THREAD, "Copy the line"],
+    items: ["Explain this", ...ELSEWHERE, "Copy the line"],
   },
   {
     name: "a slice of a lane",
@@ -120,7 +122,7 @@ const PLACES: readonly Place[] = [
     name: "what ran on a CPU",
     query: "",
     open: row("[data-lane=c1]", 0.5),
-    items: [...THREAD, "Zoom to it", "Sort the lanes by relevance"],
+    items: [...ELSEWHERE, "Zoom to it", "Sort the lanes by relevance"],
   },
   {
     name: "a CPU's name",
@@ -170,13 +172,13 @@ const PLACES: readonly Place[] = [
     name: "a group of one thread of a table",
     query: "view=tables&by=process,thread,pid,tid&where=thread = typing",
     open: secondary(".grid-row .cell"),
-    items: ["Explain this", ...THREAD, "Flame graph of this group"],
+    items: ["Explain this", ...ELSEWHERE, "Flame graph of this group"],
   },
   {
     name: "a single row of a table",
     query: "view=tables&by=none&show=thread,waited,reason",
     open: secondary(".grid-row .cell"),
-    items: ["Show on the timeline", "Explain this", ...THREAD],
+    items: ["Explain this", ...ELSEWHERE],
   },
   {
     name: "a stack of a table",
@@ -247,7 +249,7 @@ const PLACES: readonly Place[] = [
     name: "a thread of a comparison",
     query: "stall=&range=500000000-1500000000&thread=3,4",
     open: secondary(".compare-row .text-link"),
-    items: ["Explain this", ...THREAD],
+    items: ["Explain this", ...ELSEWHERE],
   },
   {
     name: "a thread of the box of a drag",
@@ -256,7 +258,7 @@ const PLACES: readonly Place[] = [
       await page.locator(".tl-swept dt button").first().focus();
       await page.keyboard.press("Shift+F10");
     },
-    items: ["Explain this", ...THREAD],
+    items: ["Explain this", ...ELSEWHERE],
   },
   {
     name: "a trace of the folder",
@@ -341,6 +343,65 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
     // From the answer, it leads to the table.
     await page.waitForURL(/view=tables.*where=pid/);
     await settled(page);
+  });
+
+  test("a thread of a table is shown on the timeline, though that, or its lane, was hidden", async () => {
+    await show("trace=starve.hitch");
+    const { lane, tid } = await page.evaluate(async () => {
+      const { processes } = await (await fetch("/api/t/starve.hitch/lanes")).json();
+      return processes.at(-1).threads.at(-1) as { lane: string; tid: number };
+    });
+    const where = encodeURIComponent(`tid = ${tid}`);
+    const query = `view=tables&table=switches&by=thread&where=${where}&hide=${lane}&layout=view`;
+    await page.goto(new URL(`/?trace=starve.hitch&${query}`, bed.address).href);
+    await ready();
+    expect(await page.locator(".timeline").count()).toBe(0);
+    await secondary(".grid-row .cell")(page);
+    await page.getByRole("menuitem", { name: "Show on the timeline" }).click();
+    await page.locator(`.tl-tree [data-lane=${lane}]`).waitFor({ state: "attached" });
+    await settled(page);
+    const { top, from, room } = await page.evaluate((lane) => {
+      const timeline = document.querySelector(".timeline") as HTMLElement;
+      const row = timeline.querySelector(`[data-lane=${lane}]`) as HTMLElement;
+      const height = (timeline.querySelector(".tl-over") as HTMLElement).clientHeight;
+      const { scroll, head } = timeline.dataset;
+      return {
+        top: Number(row.dataset.top),
+        from: Number(scroll),
+        room: height - Number(head),
+      };
+    }, lane);
+    expect(top).toBeGreaterThanOrEqual(room);
+    expect(top).toBeGreaterThanOrEqual(from);
+    expect(top).toBeLessThan(from + room);
+  });
+
+  test("the lane of a process of one thread is pinned by the menu of the process", async () => {
+    page = await bed.page();
+    // A process whose first thread is not recorded has a header, although it has one lane.
+    await page.route("**/api/t/starve.hitch/lanes*", async (route) => {
+      const answer = await route.fetch();
+      const lanes = (await answer.json()) as {
+        processes: { pid: number; threads: { tid: number }[] }[];
+      };
+      for (const process of lanes.processes)
+        process.threads = process.threads.filter(
+          ({ tid }) => process.pid !== 29964 || tid !== process.pid,
+        );
+      await route.fulfill({ response: answer, json: lanes });
+    });
+    await page.goto(new URL("/?trace=starve.hitch", bed.address).href);
+    await ready();
+    const pins = () => new URL(page.url()).searchParams.get("pins");
+    for (const [title, after] of [
+      ["Pin its lane", "t82"],
+      ["Unpin its lane", null],
+    ] as const) {
+      await row(".tl-tree [data-section=p65]", null)(page);
+      await page.getByRole("menuitem", { name: title, exact: true }).click();
+      await expect.poll(pins).toBe(after);
+      await settled(page);
+    }
   });
 
   test("a thread or process of no known id is not left out by a filter: the page says so", async () => {

@@ -164,7 +164,7 @@ function laneItems(row: LaneRow, target: MenuTarget): MenuItem[] {
             run: () => store.togglePin(row.lane.id),
           },
         ]
-      : threadItems(threadIx(thread), selects)),
+      : threadItems(threadIx(thread), selects, row.lane.kind === "thread")),
     ...(hit && at !== null ? sliceItems(row, hit, at) : []),
     ...timeItems(),
     { title: "Copy the description", run: () => void copy(lines.join("\n"), "the description") },
