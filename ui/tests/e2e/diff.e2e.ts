@@ -2,7 +2,7 @@
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { axeFindings } from "./axe";
-import { STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
+import { commandsIn, STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
 
 describe.skipIf(skipReason("diff") !== null)("diff", () => {
   let bed: TestBed;
@@ -37,6 +37,7 @@ describe.skipIf(skipReason("diff") !== null)("diff", () => {
       "move-my-mouse.hitch",
       "type-an-email.hitch",
     ]);
+    expect(await commandsIn(page)).toEqual([]);
   });
 
   test("both answers, and a difference that sums to the nanosecond", async () => {

@@ -5,7 +5,7 @@ import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { REPORT } from "../fixtures/fleet";
 import { expectAccessible } from "./axe";
-import { expectZoomed, STARVE, settled, skipReason, TestBed } from "./harness";
+import { commandsIn, expectZoomed, STARVE, settled, skipReason, TestBed } from "./harness";
 
 describe.skipIf(skipReason("fleet") !== null)("fleet", () => {
   let bed: TestBed;
@@ -39,6 +39,7 @@ describe.skipIf(skipReason("fleet") !== null)("fleet", () => {
     const coverage = page.getByRole("img", { name: "Coverage: 1: 75.0 %, 2: 100.0 %" });
     expect(await coverage.count()).toBe(1);
     await page.locator("[data-trace='starve.hitch']").waitFor();
+    expect(await commandsIn(page)).toEqual([]);
   });
 
   test("axe finds nothing, dark and light", () => expectAccessible(page));

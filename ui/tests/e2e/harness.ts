@@ -22,8 +22,12 @@ const TARGET = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target");
 export const UNHITCH = process.env.UNHITCH_BIN ?? join(TARGET, "debug/unhitch");
 export const STARVE = join(ROOT, "examples/starve.hitch");
 
-/** Advice that is a command line, where the page can do it itself. */
-export const COMMANDS = /unhitch (why|table|hot|waits)|--victim|--from/;
+/**
+ * Advice that is a command line, where the page can do it itself. Recording, another recorder's
+ * options and what serves the page are no such advice.
+ */
+const COMMANDS =
+  /.{0,60}(unhitch (why|waits|hot|info|table|threads|callers|callees|list|diff|report|export)\b|--(victim|from|to|in-progress|top|json|wide|where|by|show|sort|of)\b).{0,60}/g;
 
 /** Why the tests cannot run here, which is also printed; `null` if they can. */
 export function skipReason(name: string): string | null {
@@ -244,6 +248,11 @@ export async function settled(page: Page): Promise<void> {
       cause: error,
     });
   }
+}
+
+/** Where the page advises a command, also in what is closed. */
+export async function commandsIn(page: Page): Promise<string[]> {
+  return (await page.locator("main").textContent())?.match(COMMANDS) ?? [];
 }
 
 /** The time range that the timeline shows, in ns. */

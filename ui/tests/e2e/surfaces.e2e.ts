@@ -5,7 +5,15 @@ import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { quiet } from "../fixtures/quiet";
 import { expectAccessible } from "./axe";
-import { lanePoint, STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
+import {
+  commandsIn,
+  lanePoint,
+  STARVE,
+  settled,
+  skipReason,
+  TestBed,
+  writeGolden,
+} from "./harness";
 
 interface Surface {
   readonly name: string;
@@ -216,6 +224,7 @@ describe.skipIf(skipReason("surfaces") !== null)("surfaces", () => {
         await settled(page);
       }
       await show(page);
+      expect(await commandsIn(page)).toEqual([]);
       await expectAccessible(page);
     });
 
