@@ -142,9 +142,9 @@ export const selection = signal<Selection>(NO_SELECTION);
 export const swept = signal<readonly ThreadIx[]>([]);
 export const view = signal<View>("answers");
 export const layout = signal<Layout>("split");
-/** The open stall, whose wait chain is drawn. */
+/** The open stall, whose wait chain is drawn; null also while a selection is explained. */
 export const stall = signal<StallId | null>(null);
-/** The current link of the open stall's wait chain, from 0. */
+/** The current link of the answer's wait chain, from 0. */
 export const chainLink = signal<number | null>(null);
 /** The marks that the user keeps on the timeline; a mark of no length is a point in time. */
 export const pageMarks = signal<readonly Range[]>([]);
@@ -186,6 +186,8 @@ export const hovered = signal<{ thread: ThreadIx | null; process: ProcessIx | nu
 });
 /** Not in the URL: a lane to show on the timeline, e.g. after a click on a link of the answer. */
 export const reveal = signal<{ lane: string; at: Ns } | null>(null);
+/** Not in the URL: whether a stall or a trace was opened whose chain the timeline is yet to show. */
+export const unshown = signal(false);
 /** Not in the URL: a stall that was opened with its trace, whose time is not known yet. */
 export const unplaced = signal<StallId | null>(null);
 /** Not in the URL: the table of the start view, until it is known whether it can be shown. */
@@ -283,6 +285,7 @@ export function openStall(id: StallId, at: Range): void {
     chainLink.value = null;
     event.value = null;
     reveal.value = null;
+    unshown.value = true;
     select({ range: at, threads: [], process: null });
     showAround(at);
   });

@@ -1,5 +1,5 @@
 /**
- * The timeline: lanes of CPUs and threads, with the open stall's wait chain on top. Fills its
+ * The timeline: lanes of CPUs and threads, with the answer's wait chain on top. Fills its
  * parent.
  */
 import { effect, untracked } from "@preact/signals";
@@ -13,6 +13,7 @@ import { theme } from "../state/theme";
 import { start } from "./data/fetch";
 import { pending } from "./data/fetcher";
 import * as model from "./data/model";
+import { keepPlace } from "./data/place";
 import { Painter } from "./draw/painter";
 import { showLane } from "./input/actions";
 import { registerKeys } from "./input/keys";
@@ -89,10 +90,7 @@ function mount(
       const wanted = model.scroll.value;
       if (Math.abs(scroller.scrollTop - wanted) >= 1) scroller.scrollTop = wanted;
     }),
-    effect(() => {
-      // The chain of a newly opened stall is on top.
-      if (model.chain.value) model.scroll.value = 0;
-    }),
+    keepPlace(),
     effect(() => {
       const wanted = store.reveal.value;
       // A timeline that was not shown yet has neither lanes nor room for them.

@@ -338,6 +338,9 @@ describe.skipIf(skipReason("starve") !== null)("starve", () => {
     await settled(page);
     expect(await page.locator(".parts .sum").innerText()).toMatch(/100\.0 %/);
     expect(await page.locator(".parts").innerText()).toContain("inspector");
+    const links = Number.parseInt(await page.locator("[data-link]").innerText(), 10);
+    await page.keyboard.press("BracketLeft");
+    await page.waitForSelector(`[data-link='${links - 1}']`);
     await page.locator("[data-stall-row]").first().click();
     await page.waitForSelector("[data-answer='1']");
     await settled(page);

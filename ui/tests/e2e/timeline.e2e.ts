@@ -128,6 +128,72 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     await settled(page);
   });
 
+  test("an explained selection has its wait chain, and the lanes below it stay in place", async () => {
+    const keys = await page
+      .locator(".tl-tree [data-in^=p][data-lane^=t]")
+      .evaluateAll((rows) => rows.map((row) => (row as HTMLElement).dataset.lane ?? ""));
+    const lane = (id: string | undefined) => `.tl-tree [data-in^=p][data-lane=${id}]`;
+    /** How far down the lane is on the screen. */
+    const heightOf = async (id: string | undefined) => {
+      const top = Number(await page.locator(lane(id)).getAttribute("data-top"));
+      return top - Number(await page.locator(".timeline").getAttribute("data-scroll"));
+    };
+    const victim = () => page.locator(CHAIN).first().getAttribute("data-lane");
+    const first = await victim();
+    // Scrolled to the last lane, and at the top, where no less can be scrolled.
+    for (const id of [keys.at(-1), keys[0]]) {
+      await page.locator(".tl-scroll").evaluate((element) => element.scrollTo(0, 0));
+      await clickAt(await point(lane(id), null));
+      await page.waitForSelector("[data-chip=thread]");
+      await settled(page);
+      const before = await heightOf(id);
+      await page.keyboard.press("KeyE");
+      await page.waitForSelector("[data-answer='0']");
+      await settled(page);
+      expect(await victim()).toBe(id);
+      expect(await heightOf(id)).toBe(before);
+      // Several threads are compared, which has no chain.
+      const other = keys.at(-2);
+      await page.evaluate(
+        (threads) => {
+          const url = new URL(location.href);
+          url.searchParams.set("thread", threads);
+          history.replaceState(null, "", url);
+          dispatchEvent(new PopStateEvent("popstate"));
+        },
+        `${id?.slice(1)},${other?.slice(1)}`,
+      );
+      await page.waitForSelector("[data-compare='2']");
+      await settled(page);
+      expect(await page.locator(CHAIN).count()).toBe(0);
+      expect(await heightOf(id)).toBe(before);
+      await page.goBack();
+      await page.waitForSelector("[data-answer='1']");
+      await settled(page);
+      expect(await victim()).toBe(first);
+      expect(await heightOf(id)).toBe(before);
+      // A stall that is opened shows its chain.
+      await page.locator("[data-stall-row]").first().click();
+      await page.waitForFunction(
+        () => document.querySelector<HTMLElement>(".timeline")?.dataset.scroll === "0",
+      );
+      await settled(page);
+    }
+    // A page that opens with an explained selection shows the chain, too.
+    await clickAt(await point(lane(keys.at(-1)), null));
+    await page.waitForSelector("[data-chip=thread]");
+    await page.keyboard.press("KeyE");
+    await page.waitForSelector("[data-answer='0']");
+    await page.reload();
+    await page.waitForSelector("[data-answer='0']");
+    await settled(page);
+    expect(await victim()).toBe(keys.at(-1));
+    expect(await page.locator(".timeline").getAttribute("data-scroll")).toBe("0");
+    await page.locator("[data-stall-row]").first().click();
+    await page.waitForSelector("[data-answer='1']");
+    await settled(page);
+  });
+
   test("an edge is dragged in the overview, and snaps to a stall", async () => {
     const box = await page.locator("#overview-picture").boundingBox();
     if (!box) throw new Error("no overview");

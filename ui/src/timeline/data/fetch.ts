@@ -209,6 +209,9 @@ function forgetTrace(): void {
   model.chosen.value = new Map();
   model.passingMark.value = null;
   model.scroll.value = 0;
+  model.gap.value = 0;
+  model.lookedAt.value = "";
+  store.unshown.value = true;
   model.problem.value = "";
 }
 

@@ -6,6 +6,8 @@ import {
   COMFORTABLE,
   COMPACT,
   CPUS,
+  inPlace,
+  type Layout,
   layout,
   openByDefault,
   rowAt,
@@ -75,6 +77,25 @@ describe("rows", () => {
       height: COMFORTABLE.chain,
       lane: { role: "victim" },
     });
+  });
+
+  test("what is below the chain keeps its place, by scrolling or by a gap", () => {
+    const rowOf = (of: Layout) => of.rows[of.rows.findIndex((row) => row.key === "p1/t3")];
+    const placed = (chainLanes: typeof chain | null, gap = 0) =>
+      layout(lanes, chainLanes, new Map(), COMFORTABLE, null, undefined, gap);
+    const [long, none] = [placed(chain), placed(null)];
+    expect(long.chain).toBe(COMFORTABLE.header + 2 * COMFORTABLE.chain);
+    expect(none.chain).toBe(0);
+    for (const scroll of [0, 50, 500]) {
+      const seen = (rowOf(long)?.top ?? 0) - scroll;
+      const next = inPlace(scroll, none.chain - long.chain);
+      expect(next.scroll).toBe(Math.max(0, scroll - long.chain));
+      const after = placed(null, next.gap);
+      expect((rowOf(after)?.top ?? 0) - next.scroll).toBe(seen);
+      expect(after.height - none.height).toBe(next.gap);
+      // And back, where the gap is no longer needed.
+      expect(inPlace(next.scroll, long.chain - none.chain - next.gap)).toEqual({ scroll, gap: 0 });
+    }
   });
 
   test("rows follow each other without gaps, and the height is their sum", () => {

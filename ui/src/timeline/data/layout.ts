@@ -76,6 +76,8 @@ export interface Layout {
   readonly height: Px;
   /** Height of the pinned rows, which come first. */
   readonly fixed: number;
+  /** Height of the wait chain, which comes next; 0 without one. */
+  readonly chain: number;
 }
 
 /** What the user added (tracks), pinned (lanes) and hid (`p3`: a process, `t12`: a thread). */
@@ -157,6 +159,10 @@ class RowStack {
     if (open) for (const entry of entries) this.addLane(key, entry, height);
   }
 
+  skip(height: number): void {
+    this.height += height;
+  }
+
   addLane(section: string, { lane, depth }: LaneEntry, height: number, fixed = false): void {
     this.add({ kind: "lane", key: `${section}/${lane.id}`, height, lane, depth, section, fixed });
   }
@@ -167,7 +173,10 @@ class RowStack {
   }
 }
 
-/** Lays out the rows; `chosen` holds the sections that the user opened (true) or closed (false). */
+/**
+ * Lays out the rows; `chosen` holds the sections that the user opened (true) or closed (false), and
+ * `gap` is the space below the chain.
+ */
 export function layout(
   lanes: Lanes,
   chain: Pick<StallAnswer, "lanes"> | null,
@@ -175,6 +184,7 @@ export function layout(
   density: Density,
   shownLinkLane: string | null = null,
   { tracks, pins, hidden }: Choices = NO_CHOICES,
+  gap = 0,
 ): Layout {
   const open = openByDefault(lanes);
   const stack = new RowStack((key) => chosen.get(key) ?? open.has(key), density.header);
@@ -191,6 +201,8 @@ export function layout(
   const fixed = stack.height;
   if (chain && chain.lanes.length > 0)
     stack.addSection(chainSection(chain, known, density, shownLinkLane));
+  const chainHeight = stack.height - fixed;
+  stack.skip(gap);
   if (tracks.length > 0)
     stack.addSection({
       key: TRACKS,
@@ -209,7 +221,7 @@ export function layout(
     height: density.lane,
   });
   for (const process of lanes.processes) addProcess(stack, process, known, density, hidden);
-  return { rows: stack.rows, height: stack.height as Px, fixed };
+  return { rows: stack.rows, height: stack.height as Px, fixed, chain: chainHeight };
 }
 
 function chainSection(
@@ -316,6 +328,8 @@ function threadLane(thread: ThreadLane, process: number): Lane {
   };
 }
 
+export const sectionOf = (row: Row): string => (row.kind === "header" ? row.key : row.section);
+
 /** The index of the row at the height `y`, or -1. */
 export function rowAt(rows: readonly Row[], y: number): number {
   let low = 0;
@@ -352,6 +366,14 @@ export function scrollTo(
   if (row.top - fixed < scroll) return row.top - fixed;
   if (row.top + row.height > scroll + height) return row.top + row.height - height;
   return scroll;
+}
+
+/**
+ * Where lanes stay in place when what is above them becomes `by` higher: the scroll offset, and the
+ * space that replaces what is too little to scroll.
+ */
+export function inPlace(scroll: number, by: number): { scroll: number; gap: number } {
+  return { scroll: Math.max(0, scroll + by), gap: Math.max(0, -(scroll + by)) };
 }
 
 /** A lane's first row: pinned, or in the chain if it is there, else in its section. -1 if that is closed. */

@@ -39,6 +39,10 @@ export const problem = signal("");
 
 export const size = signal({ width: 0, height: 0 });
 export const scroll = signal(0);
+/** Empty space between the wait chain and the lanes, which keeps them in place (`place.ts`). */
+export const gap = signal(0);
+/** The section of the row that the user pressed or went to last. */
+export const lookedAt = signal("");
 /** The sections that the user opened or closed. */
 export const chosen = signal<ReadonlyMap<string, boolean>>(new Map());
 export const theme = signal<Theme>(readTheme(() => ""));
@@ -75,11 +79,11 @@ export interface TooltipState {
 }
 export const tooltip = signal<TooltipState | null>(null);
 
-/** The open stall's answer, once loaded. */
-export const chain = computed(() => {
-  const data = stallDetail.value.data;
-  return data !== null && data.id === store.stall.value ? data : null;
-});
+/**
+ * The answer whose wait chain is drawn: of the open stall, or of the explained selection. While
+ * another one loads, the one before.
+ */
+export const chain = computed(() => stallDetail.value.data);
 
 const shownLinkLane = computed(() =>
   store.chainLink.value === null ? null : (chain.value?.chain[store.chainLink.value]?.lane ?? null),
@@ -94,6 +98,7 @@ export const rowLayout = computed<Layout>(() =>
     density.value === "compact" ? COMPACT : COMFORTABLE,
     shownLinkLane.value,
     { tracks: trackNames.value, pins: store.pins.value, hidden: store.hidden.value },
+    gap.value,
   ),
 );
 export const scale = computed(() => new Scale(store.window.value, plotWidth(canvasGeometry.value)));
@@ -175,5 +180,6 @@ export const scrollEnd = () =>
 export function toggle(section: string): void {
   const header = rowLayout.peek().rows.find((r) => r.key === section);
   const open = header?.kind === "header" && header.open;
+  lookedAt.value = section;
   chosen.value = new Map(chosen.peek()).set(section, !open);
 }

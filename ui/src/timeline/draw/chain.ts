@@ -19,7 +19,7 @@ function chainRows(scene: Scene): Map<string, LaneRow> {
 
 const middleOf = (scene: Scene, row: LaneRow): number => rowTop(scene, row) + row.height / 2;
 
-/** The open stall's arrows, routed for the current scene. */
+/** The chain's arrows, routed for the current scene. */
 export function chainArrows(
   scene: Scene,
   measure: Measure,

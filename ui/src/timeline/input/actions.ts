@@ -2,10 +2,11 @@
 
 import { batch } from "@preact/signals";
 import { ApiError, getJson, isAbort, tracePath } from "../../api/client";
+import { stallDetail } from "../../api/data";
 import { whoText } from "../../api/who";
 import * as store from "../../state/store";
 import { durationText, ns, type Range, range, timeText } from "../../units";
-import { type LaneRow, type Row, rowOfLane, scrollTo } from "../data/layout";
+import { type LaneRow, type Row, rowOfLane, scrollTo, sectionOf } from "../data/layout";
 import * as model from "../data/model";
 import type { Slice } from "../data/protocol";
 import { reveal, within } from "../data/scale";
@@ -101,6 +102,7 @@ export function showLane(lane: string): void {
 }
 
 export function scrollToRow(row: Row): void {
+  model.lookedAt.value = sectionOf(row);
   const geometry = model.canvasGeometry.peek();
   model.scroll.value = Math.max(
     0,
@@ -138,10 +140,12 @@ function currentLane(): string | null {
 }
 
 /**
- * `[` and `]`: along the open stall's chain; without one, from the current slice to its waker and
+ * `[` and `]`: along the answer's chain; without one, from the current slice to its waker and
  * back.
  */
 export async function walk(by: 1 | -1): Promise<void> {
+  // The chain is about to be another one.
+  if (stallDetail.peek().loading) return;
   const chain = model.chain.peek();
   if (chain) {
     const next = stepLink(chain.chain, store.chainLink.peek(), by);
@@ -218,7 +222,7 @@ export function mark(keep: boolean): void {
   store.notify(`${keep ? "Kept a mark" : "Marked"} at ${timeText(ns(what.from), 1000)}${length}.`);
 }
 
-/** What F can fit: the selected range, the current slice, the open stall. */
+/** What F can fit: the selected range, the current slice, the answer's time. */
 export function fitCandidates(): Range[] {
   const out: Range[] = [];
   const selected = store.selection.peek().range;

@@ -8,7 +8,7 @@ import { wheel as wheelHabit } from "../../state/theme";
 import { replacing } from "../../state/url";
 import { ns, type ProcessIx, range, type ThreadIx, threadIx, timeText } from "../../units";
 import { NONE } from "../data/decode";
-import type { LaneRow, Row } from "../data/layout";
+import { type LaneRow, type Row, sectionOf } from "../data/layout";
 import * as model from "../data/model";
 import type { Slice } from "../data/protocol";
 import { pan, zoom } from "../data/scale";
@@ -128,6 +128,8 @@ export class Pointer {
     if (event.button > 1 || (!inPlot && event.button !== 0)) return;
     this.canvas.setPointerCapture(event.pointerId);
     this.hideTooltip();
+    const { row } = under(x, y);
+    if (row) model.lookedAt.value = sectionOf(row);
     const panning =
       !inPlot || event.button === 1 || event.shiftKey || event.pointerType === "touch";
     const selected = store.selection.peek().range;
