@@ -398,6 +398,16 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     await settled(page);
   });
 
+  test("the menu of a wait leads to its waker, not along the open stall's chain", async () => {
+    await clickAt(await point(CHAIN, 0.5), { button: "right" });
+    await page.getByRole("menuitem", { name: "Who ended this wait?" }).click();
+    await page
+      .getByText(/^woken by inspector/)
+      .first()
+      .waitFor({ state: "attached" });
+    expect(param("hop")).toBeNull();
+  });
+
   test("a pinned lane stays on top, and is in the URL", async () => {
     const target = ".tl-tree [data-in^=p][data-lane^=t]";
     const lane = await page.locator(target).first().getAttribute("data-lane");

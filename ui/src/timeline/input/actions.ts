@@ -158,6 +158,11 @@ export async function walk(by: 1 | -1): Promise<void> {
     else store.notify("This is where you started.");
     return;
   }
+  await toWaker();
+}
+
+/** From the current slice to the wake-up that ended it, and says whose it was. */
+export async function toWaker(): Promise<void> {
   const focus = model.focus.peek();
   if (!focus) {
     store.notify("Click a slice or open a stall first: then [ goes to the waker.");
@@ -173,7 +178,10 @@ export async function walk(by: 1 | -1): Promise<void> {
     return;
   }
   const here = { lane: focus.lane, at: focus.from };
-  if (await lookAt(waker.lane, waker.at)) visited.push(here);
+  const said = wakeText(focus.slice, whoText);
+  if (!(await lookAt(waker.lane, waker.at))) return;
+  visited.push(here);
+  store.notify(`${said}.`);
 }
 
 /** Shows a link of the open chain and announces it. */

@@ -21,7 +21,7 @@ import * as model from "../data/model";
 import { laneNumber, type Slice } from "../data/protocol";
 import { nearestArrow } from "../draw/arrows";
 import { chainArrows } from "../draw/chain";
-import { lookAt, walk } from "./actions";
+import { lookAt, toWaker } from "./actions";
 import type { Hit } from "./hit";
 import { headerLines, hitLines, laneLines } from "./tooltipText";
 import { openTracks, trackItems } from "./tracks";
@@ -178,9 +178,8 @@ function sliceItems(row: LaneRow, hit: Hit, at: number): MenuItem[] {
     { title: "Zoom to it", hint: "double-click", run: () => store.showAround(whole(hit)) },
     {
       title: "Who ended this wait?",
-      hint: "[",
       run: () =>
-        void lookAt(row.lane.id, inside, 0, false).then((slice) => (slice ? walk(-1) : null)),
+        void lookAt(row.lane.id, inside, 0, false).then((slice) => (slice ? toWaker() : null)),
     },
     {
       title: "Functions of this wait …",
