@@ -140,6 +140,7 @@ const PLACES: readonly Place[] = [
       "Explain the wait that it ended",
       "Show the waker's stack",
       "Copy the waker's stack",
+      "Callers and callees of the waker's function",
       "Flame graph of what woke it",
       "Copy the wake-up",
     ],

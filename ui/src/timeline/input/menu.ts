@@ -5,7 +5,7 @@ import { getJson, tracePath } from "../../api/client";
 import { threadName } from "../../api/data";
 import { quoted } from "../../api/params";
 import { asApiError } from "../../api/query";
-import type { EventAnswer, StackAnswer, StallAnswer } from "../../api/types";
+import type { EventAnswer, StackAnswer, StackRef, StallAnswer } from "../../api/types";
 import { copy } from "../../copy";
 import { RAN } from "../../draw/states";
 import { butterfly } from "../../functionMenu";
@@ -93,7 +93,12 @@ function arrowItems(arrow: ChainArrow): MenuItem[] {
     {
       title: "Copy the waker's stack",
       disabled: arrow.waking === null,
-      run: () => void copyStack(arrow.waking),
+      run: () => void withStack(arrow.waking, copyStack),
+    },
+    {
+      title: "Callers and callees of the waker's function",
+      disabled: arrow.waking === null,
+      run: () => void withStack(arrow.waking, wakerFunction),
     },
     {
       title: "Flame graph of what woke it",
@@ -112,17 +117,32 @@ function showStack(waking: number | null): void {
   });
 }
 
-async function copyStack(waking: number | null): Promise<void> {
+/** Does something with the waker's stack, or says why it cannot. */
+async function withStack(
+  waking: number | null,
+  run: (stack: StackRef, trace: string) => Promise<void> | void,
+): Promise<void> {
   const trace = store.trace.peek() ?? "";
   try {
     const { stack } = await getJson<EventAnswer>(tracePath(trace, "event"), { waking });
-    if (stack === null) return store.notify("No stack was recorded.");
-    const params = { id: stack.stack, kind: stack.kind };
-    const { frames } = await getJson<StackAnswer>(tracePath(trace, "stack"), params);
-    await copy(frames.map(frameText).join("\n"), "the stack");
+    if (stack === null) store.notify("No stack was recorded.");
+    else if (store.trace.peek() === trace) await run(stack, trace);
   } catch (error) {
     store.notify(asApiError(error).message);
   }
+}
+
+/** The callers and callees of the function that the thread was woken from. */
+function wakerFunction(stack: StackRef): void {
+  const name = innermost(stack);
+  if (name === null) store.notify("No function of this stack is known.");
+  else butterfly(name, stack.kind);
+}
+
+async function copyStack(stack: StackRef, trace: string): Promise<void> {
+  const params = { id: stack.stack, kind: stack.kind };
+  const { frames } = await getJson<StackAnswer>(tracePath(trace, "stack"), params);
+  await copy(frames.map(frameText).join("\n"), "the stack");
 }
 
 /** What the menu explains: the selected range if the pointer is in it, else the slice. */
