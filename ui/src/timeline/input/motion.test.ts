@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { range } from "../../units";
-import { moved, nextFit, STILL, stepped, wheelZoom } from "./motion";
+import { fingers, moved, nextFit, pinched, STILL, stepped, wheelZoom } from "./motion";
 
 describe("motion", () => {
   const whole = range(0, 1_000_000);
@@ -27,6 +27,32 @@ describe("motion", () => {
   test("opposite wheel steps cancel out, and none is a leap", () => {
     expect(wheelZoom(100, false) * wheelZoom(-100, false)).toBeCloseTo(1);
     expect(wheelZoom(100_000, true)).toBeLessThan(3);
+  });
+
+  test("what is between two fingers follows them", () => {
+    const pxPerNs = 1000 / (window.to - window.from);
+    const before = fingers([
+      { x: 300, y: 40 },
+      { x: 500, y: 40 },
+    ]);
+    const at = window.from + 400 / pxPerNs;
+    const after = fingers([
+      { x: 250, y: 100 },
+      { x: 250, y: 500 },
+    ]);
+    const there = pinched(window, [before, after], at, pxPerNs, whole);
+    expect(there.to - there.from).toBeCloseTo(50_000);
+    expect((at - there.from) / (there.to - there.from)).toBeCloseTo(0.25);
+    // Fingers on one point are no reason for a leap.
+    const [near, nearer] = [2, 0].map((x) =>
+      fingers([
+        { x: 0, y: 0 },
+        { x, y: 0 },
+      ]),
+    );
+    if (!near || !nearer) throw new Error("no fingers");
+    const same = pinched(window, [near, nearer], at, pxPerNs, whole);
+    expect(same.to - same.from).toBeCloseTo(100_000);
   });
 
   test("F goes through the candidates, at last to the whole", () => {

@@ -1,6 +1,6 @@
 /** Panning and zooming by keys and wheel: how far the window moves. */
-import type { Range } from "../../units";
-import { pan, zoom } from "../data/scale";
+import { type Range, range } from "../../units";
+import { pan, within, zoom } from "../data/scale";
 
 export interface Held {
   /** −1 zooms in, 1 out. */
@@ -37,6 +37,47 @@ export function stepped(window: Range, held: Held, at: number, whole: Range): Ra
 export function wheelZoom(delta: number, lines: boolean): number {
   const px = Math.max(-400, Math.min(400, delta * (lines ? 33 : 1)));
   return Math.exp(px * 0.002);
+}
+
+/** In CSS pixels. */
+export interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+/** Two fingers on the screen: where their middle is, and how far they are apart. */
+export interface Fingers {
+  readonly x: number;
+  readonly y: number;
+  readonly apart: number;
+}
+
+/** Fingers that are nearer than this would zoom by any factor. */
+const MIN_APART_PX = 10;
+
+export function fingers([a, b]: readonly [Point, Point]): Fingers {
+  return {
+    x: (a.x + b.x) / 2,
+    y: (a.y + b.y) / 2,
+    apart: Math.max(MIN_APART_PX, Math.hypot(a.x - b.x, a.y - b.y)),
+  };
+}
+
+/**
+ * The window after two fingers moved: what was in their middle stays there. `at` is the time in
+ * their middle before.
+ */
+export function pinched(
+  window: Range,
+  [before, after]: readonly [Fingers, Fingers],
+  at: number,
+  pxPerNs: number,
+  whole: Range,
+): Range {
+  const zoomed = zoom(window, before.apart / after.apart, at, whole);
+  const by =
+    ((after.x - before.x) / pxPerNs) * ((zoomed.to - zoomed.from) / (window.to - window.from));
+  return within(range(zoomed.from - by, zoomed.to - by), whole);
 }
 
 /**

@@ -19,7 +19,7 @@ import { lookAt, lookAtLink } from "./actions";
 import { boundaries } from "./edges";
 import { type Hit, hit } from "./hit";
 import { arrowAt, openTimelineMenu } from "./menu";
-import { wheelZoom } from "./motion";
+import { type Fingers, fingers, type Point, pinched, wheelZoom } from "./motion";
 import { headerLines, hitLines, laneLines, sliceLines } from "./tooltipText";
 
 /** A drag shorter than this is a click by a shaky hand. */
@@ -87,6 +87,8 @@ function threadsBetween(a: number, b: number): ThreadIx[] {
 
 export class Pointer {
   private drag: Drag | null = null;
+  /** Where fingers touch the canvas, by the pointer's id. */
+  private readonly touches = new Map<number, Point>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private sliceRequest: AbortController | null = null;
   /** What the first click of a double-click met: what it does moves the lanes below the second. */
@@ -102,7 +104,10 @@ export class Pointer {
     on("pointerdown", (e) => this.down(e));
     on("pointermove", (e) => this.move(e));
     on("pointerup", (e) => this.up(e));
-    on("pointercancel", () => this.cancel());
+    on("pointercancel", (e) => {
+      this.cancel();
+      if (this.touches.delete(e.pointerId)) this.goOn();
+    });
     on("pointerleave", () => this.leave());
     on("mousedown", (e) => this.meet(e));
     on("dblclick", () => this.double());
@@ -116,7 +121,7 @@ export class Pointer {
     this.hideTooltip();
   }
 
-  private canvasPoint(event: MouseEvent): { x: number; y: number } {
+  private canvasPoint(event: MouseEvent): Point {
     const box = this.canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   }
@@ -128,6 +133,11 @@ export class Pointer {
     if (event.button > 1 || (!inPlot && event.button !== 0)) return;
     this.canvas.setPointerCapture(event.pointerId);
     this.hideTooltip();
+    if (event.pointerType === "touch") this.touches.set(event.pointerId, { x, y });
+    if (this.touches.size > 1) {
+      this.cancel();
+      return;
+    }
     const { row } = under(x, y);
     if (row) model.lookedAt.value = sectionOf(row);
     const panning =
@@ -155,6 +165,7 @@ export class Pointer {
 
   private move(event: PointerEvent): void {
     const { x, y } = this.canvasPoint(event);
+    if (this.touches.has(event.pointerId) && this.pinch(event.pointerId, { x, y })) return;
     const drag = this.drag;
     if (!drag) {
       this.point(x, y);
@@ -175,11 +186,30 @@ export class Pointer {
         const from = drag.from - (x - drag.x) / scale.pxPerNs;
         store.show(range(from, from + (window.to - window.from)));
       }
-      model.scroll.value = Math.max(0, Math.min(drag.scroll - (y - drag.y), model.scrollEnd()));
+      scrollLanes(drag.scroll - (y - drag.y));
     });
   }
 
+  /** Zooms and pans as one of two fingers moves; false if there is but one. */
+  private pinch(finger: number, to: Point): boolean {
+    const before = this.pair();
+    this.touches.set(finger, to);
+    const after = this.pair();
+    if (before && after) followFingers(before, after);
+    return after !== null;
+  }
+
+  /** The first two fingers, if as many touch the canvas. */
+  private pair(): Fingers | null {
+    const [a, b] = this.touches.values();
+    return a && b ? fingers([a, b]) : null;
+  }
+
   private up(event: PointerEvent): void {
+    if (this.touches.delete(event.pointerId) && this.touches.size > 0) {
+      this.goOn();
+      return;
+    }
     const drag = this.drag;
     this.drag = null;
     const chosen = model.dragged.peek();
@@ -200,6 +230,21 @@ export class Pointer {
       return;
     }
     if (event.button === 0) this.click(drag.x, drag.y, event);
+  }
+
+  /** The finger that is left goes on to pan. */
+  private goOn(): void {
+    const [left] = this.touches.values();
+    if (!left || this.touches.size > 1) return;
+    this.drag = {
+      kind: "pan",
+      moves: "new",
+      start: 0,
+      ...left,
+      from: store.window.peek().from,
+      scroll: model.scroll.peek(),
+      moved: true,
+    };
   }
 
   private cancel(): void {
@@ -345,10 +390,7 @@ export class Pointer {
     const window = store.window.peek();
     this.hideTooltip();
     if (event.altKey) {
-      model.scroll.value = Math.max(
-        0,
-        Math.min(model.scroll.peek() + event.deltaY * (lines ? 20 : 1), model.scrollEnd()),
-      );
+      scrollLanes(model.scroll.peek() + event.deltaY * (lines ? 20 : 1));
       return;
     }
     const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
@@ -367,6 +409,22 @@ export class Pointer {
       );
     }
   }
+}
+
+function followFingers(before: Fingers, after: Fingers): void {
+  const { labels } = model.canvasGeometry.peek();
+  const scale = model.scale.peek();
+  const at = scale.at(Math.max(0, before.x - labels));
+  batch(() => {
+    store.show(
+      pinched(store.window.peek(), [before, after], at, scale.pxPerNs, store.extent.peek()),
+    );
+    scrollLanes(model.scroll.peek() - (after.y - before.y));
+  });
+}
+
+function scrollLanes(to: number): void {
+  model.scroll.value = Math.max(0, Math.min(to, model.scrollEnd()));
 }
 
 function cursorFor({ row, at }: PointerTarget, x: number): string {
