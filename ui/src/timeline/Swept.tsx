@@ -1,4 +1,5 @@
 /** What the threads did whose lanes the last drag crossed, in the time that it selected. */
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { threadItems } from "../actions";
 import { MAX_THREADS, useExplained } from "../answer/explained";
 import { PartsBar } from "../answer/PartsBar";
@@ -14,6 +15,15 @@ export function Swept() {
 }
 
 function Card() {
+  const card = useRef<HTMLElement>(null);
+  // Many of its buttons remove it: the keyboard's user goes on at the lanes.
+  useLayoutEffect(() => {
+    const element = card.current;
+    return () => {
+      if (element?.querySelector(":focus-visible"))
+        element.parentElement?.querySelector<HTMLElement>(".tl-tree")?.focus();
+    };
+  }, []);
   const { data, error, loading } = useExplained(() => ({
     threads: store.sweptAlone.value,
     range: store.selection.value.range,
@@ -24,7 +34,7 @@ function Card() {
   // One thread has room for more.
   const lines = threads.length === 1 ? 5 : 2;
   return (
-    <section class="tl-swept" aria-label="The lanes of the drag" aria-busy={loading}>
+    <section ref={card} class="tl-swept" aria-label="The lanes of the drag" aria-busy={loading}>
       <header>
         <h2>
           {threads.length === 1 ? "" : `${plural(threads.length, "thread")}, `}

@@ -70,6 +70,29 @@ describe.skipIf(skipReason("access") !== null)("access", () => {
     expect(await page.locator(".tl-swept").count()).toBe(0);
   });
 
+  test("the focus goes to the lanes from a box of a drag that is gone", async () => {
+    const address = new URL(page.url());
+    address.searchParams.set("range", "500000000-1500000000");
+    address.searchParams.set("swept", "3,4");
+    const focused = () => page.evaluate(() => document.activeElement?.className);
+    for (const button of ["header .btn >> nth=0", "header .btn >> nth=1", "dt button >> nth=0"]) {
+      await page.goto(address.href);
+      await page.waitForSelector("[data-swept] ~ [data-swept]");
+      await settled(page);
+      await page.locator(`.tl-swept ${button}`).focus();
+      await page.keyboard.press("Enter");
+      await page.locator(".tl-swept").waitFor({ state: "detached" });
+      expect(await focused()).toBe("tl-tree");
+    }
+    // By mouse, no lane is framed.
+    await page.goto(address.href);
+    await page.waitForSelector("[data-swept] ~ [data-swept]");
+    await settled(page);
+    await page.locator(".tl-swept dt button").first().click();
+    await page.locator(".tl-swept").waitFor({ state: "detached" });
+    expect(await focused()).not.toBe("tl-tree");
+  });
+
   test("the list of traces has no serious finding", async () => {
     await page.goto(new URL("/", bed.address).href);
     await page.waitForSelector("[data-trace]");
