@@ -30,7 +30,7 @@ const COLUMNS: readonly Column[] = [
     key: "name",
     title: "Trace",
     alias: "trace",
-    value: (e) => e.name.toLowerCase(),
+    value: (e) => e.name,
     number: false,
   },
   {
@@ -55,10 +55,14 @@ const COLUMNS: readonly Column[] = [
   { key: "size", title: "Size", value: (e) => e.bytes, number: true },
 ];
 
-/** Sorted by a column; entries without a value come last. */
+/** Sorted by a column, whatever the case of its texts; entries without a value come last. */
 export function sorted(entries: readonly TraceEntry[], sort: string): TraceEntry[] {
   const { what, down } = order(sort);
-  const value = COLUMNS.find((column) => column.key === what)?.value ?? (() => null);
+  const column = COLUMNS.find(({ key }) => key === what);
+  const value = (entry: TraceEntry) => {
+    const of = column?.value(entry) ?? null;
+    return typeof of === "string" ? of.toLowerCase() : of;
+  };
   return [...entries].sort((a, b) => {
     const [x, y] = [value(a), value(b)];
     if (x === null || y === null) return x === y ? 0 : x === null ? 1 : -1;
@@ -75,12 +79,12 @@ export function pair(entries: readonly TraceEntry[], chosen: readonly string[]):
     .map((entry) => entry.name);
 }
 
-/** All texts of an entry that a word of the filter looks for. */
+/** All texts of an entry that a word of the filter looks for, each in lines of its own. */
 export function textsOf(entry: TraceEntry): string {
   const { name, host, notes, error, first_answer: first } = entry;
   return [name, host, notes, error, first?.text, first?.pattern?.replaceAll("_", " ")]
     .filter(Boolean)
-    .join(" ")
+    .join("\n")
     .toLowerCase();
 }
 
@@ -98,16 +102,24 @@ const UNITS: Readonly<Record<string, number>> = {
   gb: 1e9,
 };
 
+/** The words of a filter, with their quotes. One that is not closed yet ends with the filter. */
+export function wordsOf(filter: string): string[] {
+  return filter.match(/(?:"[^"]*(?:"|$)|[^\s"])+/g) ?? [];
+}
+
 /**
  * Whether an entry passes a word of the filter: `host:box`, `date:2026-11` and so on look at one
- * column, `stall>1s`, `size<10MB` compare it; any other word is looked for everywhere.
+ * column, `stall>1s`, `size<10MB` compare it; any other word is looked for everywhere. What is in
+ * quotes, as in `cause:"lock starvation"`, is looked for as it is, with its spaces.
  */
 export function passes(entry: TraceEntry, word: string): boolean {
-  const parts = /^(\w+)([:<>])(.+)$/.exec(word.toLowerCase());
-  const column = COLUMNS.find(({ key, alias }) => [key, alias].includes(parts?.[1]));
-  if (!parts || !column) return textsOf(entry).includes(word.toLowerCase());
+  const bare = (text: string) => text.toLowerCase().replaceAll('"', "");
+  const parts = /^(\w+)([:<>])(.+)$/.exec(word);
+  const column = COLUMNS.find(({ key, alias }) => [key, alias].includes(parts?.[1]?.toLowerCase()));
+  if (!parts || !column) return textsOf(entry).includes(bare(word));
   const value = column.value(entry);
-  const [, , operator, operand = ""] = parts;
+  const operator = parts[2];
+  const operand = bare(parts[3] ?? "");
   if (operator === ":")
     return String(column.text?.(entry) ?? value ?? "")
       .toLowerCase()

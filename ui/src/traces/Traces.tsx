@@ -15,7 +15,7 @@ import * as store from "../state/store";
 import { replacing } from "../state/url";
 import { bytesText, plural } from "../units";
 import { traceUrl } from "./Notes";
-import { passes, Rows } from "./Rows";
+import { passes, Rows, wordsOf } from "./Rows";
 import { type Upload, upload, uploads } from "./upload";
 import "./traces.css";
 
@@ -143,7 +143,7 @@ function Head({ editable, add }: HeadProps) {
         <input
           type="search"
           aria-label="Filter the traces"
-          placeholder="Filter: any word, host:box, cause:lock, stall>1s, size<10MB"
+          placeholder='Filter: any word, host:box, cause:"lock starvation", stall>1s, size<10MB'
           value={list.filter}
           onInput={({ currentTarget: { value: filter } }) =>
             replacing(() => (store.list.value = { ...list, filter }))
@@ -202,7 +202,7 @@ interface TraceListProps {
 }
 
 function TraceList({ traces, editable, openDialog, changed }: TraceListProps) {
-  const words = store.list.value.filter.split(/\s+/).filter(Boolean);
+  const words = wordsOf(store.list.value.filter);
   const shown = traces.filter((entry) => words.every((word) => passes(entry, word)));
   // What is too large for that never will be, and must not keep the progress from ending.
   const awaited = traces.filter((entry) => !entry.too_large && entry.error === null);
