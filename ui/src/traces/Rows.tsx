@@ -104,7 +104,7 @@ const UNITS: Readonly<Record<string, number>> = {
 
 /** The words of a filter, with their quotes. One that is not closed yet ends with the filter. */
 export function wordsOf(filter: string): string[] {
-  return filter.match(/(?:"[^"]*(?:"|$)|[^\s"])+/g) ?? [];
+  return filter.match(/(?:"[^"]*"?|\S)+/g) ?? [];
 }
 
 /**
