@@ -234,4 +234,46 @@ describe.skipIf(skipReason("golden") !== null)("golden", () => {
       document.querySelector(".tl-tip")?.textContent?.includes("input: a key"),
     );
   });
+
+  test("groups of one name are told apart, and their sums agree", async () => {
+    const cells = async (depth: number) =>
+      page
+        .locator(`.grid-row[data-depth='${depth}']:not(.totals)`)
+        .evaluateAll((rows) =>
+          rows.map((row) =>
+            [...row.querySelectorAll<HTMLElement>(".cell")].map((cell) => cell.innerText),
+          ),
+        );
+    const sum = (rows: string[][], at: number) =>
+      rows.reduce((all, row) => all + Number.parseFloat((row[at] ?? "").replace(",", "")), 0);
+    for (const [name, id] of [
+      ["process", "pid"],
+      ["thread", "tid"],
+    ]) {
+      const query = new URLSearchParams({
+        trace: "move-my-mouse.hitch",
+        view: "tables",
+        table: "waits",
+        by: name ?? "",
+        show: "count,sum:waited",
+        where: `${name} = conhost`,
+      });
+      await page.goto(new URL(`/?${query}`, bed.address).href);
+      await settled(page);
+      const together = await cells(0);
+      expect(together.length).toBe(1);
+      await page.locator(`.head[data-column=${name}]`).click({ button: "right" });
+      await page.getByRole("menuitem", { name: "Tell those of one name apart" }).click();
+      await page.waitForSelector(`.head[data-column=${id}]`);
+      await settled(page);
+      expect((await cells(0)).map((row) => row.length)).toEqual([4]);
+      await page.locator(".grid-row[data-depth='0'] .cell").first().click();
+      await page.waitForSelector(".grid-row[data-depth='1']");
+      await settled(page);
+      const apart = await cells(1);
+      expect(new Set(apart.map((row) => row[1])).size).toBe(2);
+      expect(sum(apart, 2)).toBe(sum(together, 1));
+      expect(sum(apart, 3)).toBeCloseTo(sum(together, 2), 2);
+    }
+  });
 });

@@ -307,6 +307,26 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
     await settled(page);
   });
 
+  /** The root is the first or the last row of the pane, from its left edge to its right one. */
+  const expectRootAt = async (edge: "top" | "bottom") => {
+    const box = await page.locator(".fl-scroll").boundingBox();
+    if (!box) throw new Error("no graph");
+    const bottom = box.y + box.height;
+    expect(bottom).toBeLessThanOrEqual(page.viewportSize()?.height ?? 0);
+    const y = edge === "top" ? box.y + 9 : bottom - 9;
+    for (const x of [box.x + 4, box.x + box.width - 24]) {
+      // Again, if it was still being drawn.
+      const root = page.locator(".fl-tip-title", { hasText: "(all)" });
+      const isThere = async () => {
+        await page.mouse.move(x, 5);
+        await page.mouse.move(x, y);
+        return root.isVisible();
+      };
+      await expect.poll(isThere).toBe(true);
+      await page.mouse.move(x, 5);
+    }
+  };
+
   test("a flame graph opens at its root, in sight, and as wide as its pane", async () => {
     for (const viewport of [
       { width: 1280, height: 720 },
@@ -319,23 +339,28 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
         beside: e.scrollWidth - e.clientWidth,
       }));
       expect({ viewport, ...pane }).toEqual({ viewport, below: 0, beside: 0 });
-      const box = await page.locator(".fl-scroll").boundingBox();
-      const bottom = (box?.y ?? 0) + (box?.height ?? 0);
-      expect(bottom).toBeLessThanOrEqual(viewport.height);
-      // The root is the last row, from the left edge to the right one.
-      for (const x of [(box?.x ?? 0) + 4, (box?.x ?? 0) + (box?.width ?? 0) - 24]) {
-        // Again, if it was still being drawn.
-        const root = page.locator(".fl-tip-title", { hasText: "(all)" });
-        const isThere = async () => {
-          await page.mouse.move(x, 5);
-          await page.mouse.move(x, bottom - 9);
-          return root.isVisible();
-        };
-        await expect.poll(isThere).toBe(true);
-        await page.mouse.move(x, 5);
-      }
+      await expectRootAt("bottom");
     }
     await page.setViewportSize({ width: 1280, height: 720 });
+    await settled(page);
+  });
+
+  test("an icicle graph opens at its root, in sight, and as wide as its pane", async () => {
+    await page.getByRole("button", { name: "Icicle", exact: true }).click();
+    for (const viewport of [
+      { width: 3840, height: 2160 },
+      { width: 1280, height: 720 },
+    ]) {
+      await page.setViewportSize(viewport);
+      await settled(page);
+      const pane = await page.locator(".fl-scroll").evaluate((e) => ({
+        above: e.scrollTop,
+        beside: e.scrollWidth - e.clientWidth,
+      }));
+      expect({ viewport, ...pane }).toEqual({ viewport, above: 0, beside: 0 });
+      await expectRootAt("top");
+    }
+    await page.getByRole("button", { name: "Flame", exact: true }).click();
     await settled(page);
   });
 
@@ -405,6 +430,33 @@ describe.skipIf(skipReason("views") !== null)("views", () => {
       found++;
     }
     expect(found).toBeGreaterThan(0);
+  });
+
+  test("every table is drawn over time, or says that there is nothing to draw", async () => {
+    await page.goto(new URL("/?trace=starve.hitch&view=tables", bed.address).href);
+    await settled(page);
+    const choice = page.locator("select[aria-label=Table]");
+    const tables = await choice.locator("option").allInnerTexts();
+    expect(tables.length).toBeGreaterThan(8);
+    let drawn = 0;
+    for (const table of tables) {
+      await choice.selectOption(table);
+      await settled(page);
+      await page.getByRole("button", { name: "Over time", exact: true, pressed: false }).click();
+      const series = page.locator(`.series[aria-label*=' of ${table} over time']`);
+      await series.waitFor();
+      await settled(page);
+      const caption = await series.locator("svg text").textContent();
+      const curves = await series.locator("svg path").count();
+      const rows = await page.locator(".grid-row:not(.totals)").count();
+      expect([table, caption]).toEqual([
+        table,
+        expect.stringMatching(rows > 0 ? /up to 0?[.\d]*[1-9]/ : /^nothing in this time range$/),
+      ]);
+      expect([table, curves > 0]).toEqual([table, rows > 0]);
+      if (curves > 0) drawn++;
+    }
+    expect(drawn).toBeGreaterThan(6);
   });
 
   test("a crowd of one name is one line of the partition, which opens", async () => {
