@@ -5,6 +5,7 @@ import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { STATES, type State } from "../../src/draw/states";
 import { OUTSIDE_DIM } from "../../src/timeline/draw/overlay";
+import { REPORT } from "../fixtures/fleet";
 import {
   lanePoint,
   STARVE,
@@ -23,11 +24,15 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
   let page: Page;
 
   beforeAll(async () => {
-    bed = await TestBed.start(async (folder) => {
-      await writeGolden(folder);
-      TestBed.copy(STARVE)(folder);
-      writeFileSync(join(folder, "cut.data"), "PERFILE2");
-    });
+    bed = await TestBed.start(
+      async (folder) => {
+        await writeGolden(folder);
+        TestBed.copy(STARVE)(folder);
+        writeFileSync(join(folder, "cut.data"), "PERFILE2");
+        writeFileSync(join(folder, "report.json"), JSON.stringify(REPORT));
+      },
+      (folder) => ["--fleet", join(folder, "report.json")],
+    );
   });
   afterAll(() => bed?.stop());
   beforeEach(async () => {
@@ -329,32 +334,34 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
     await note.waitFor({ state: "detached" });
   });
 
+  /** Texts that are cut although the row that they are in, or the window, has room left. */
+  const cut = () =>
+    page.evaluate(() =>
+      [...document.querySelectorAll<HTMLElement>("body :not(.sr-only)")]
+        .filter((element) => {
+          const { textOverflow, webkitLineClamp, overflowX } = getComputedStyle(element);
+          const { scrollWidth, clientWidth, scrollHeight, clientHeight } = element;
+          // Lines are left out although the window has room for more.
+          if (webkitLineClamp !== "none") return scrollHeight > clientHeight;
+          if (scrollWidth <= clientWidth || clientWidth === 0) return false;
+          if (/auto|scroll/.test(overflowX)) return scrollWidth <= innerWidth;
+          if (textOverflow !== "ellipsis") return false;
+          const missing = scrollWidth - clientWidth;
+          const parent = element.parentElement;
+          if (!parent) return false;
+          const used = [...parent.children].reduce(
+            (sum, child) => sum + child.getBoundingClientRect().width,
+            0,
+          );
+          const rowOf = element.closest("tr, li, .grid, .page-main, .header");
+          const room = (rowOf?.getBoundingClientRect().width ?? 0) - used;
+          return room >= missing;
+        })
+        .map((element) => `${element.className}: ${element.textContent?.slice(0, 60)}`),
+    );
+
   test("at 4K no name is cut beside empty space", async () => {
     await page.setViewportSize({ width: 3840, height: 2160 });
-    /** Texts that are cut although the row that they are in has room left. */
-    const cut = () =>
-      page.evaluate(() =>
-        [...document.querySelectorAll<HTMLElement>("body :not(.sr-only)")]
-          .filter((element) => {
-            const { textOverflow, webkitLineClamp } = getComputedStyle(element);
-            const { scrollWidth, clientWidth, scrollHeight, clientHeight } = element;
-            // Lines are left out although the window has room for more.
-            if (webkitLineClamp !== "none") return scrollHeight > clientHeight;
-            if (textOverflow !== "ellipsis" || scrollWidth <= clientWidth || clientWidth === 0)
-              return false;
-            const missing = scrollWidth - clientWidth;
-            const parent = element.parentElement;
-            if (!parent) return false;
-            const used = [...parent.children].reduce(
-              (sum, child) => sum + child.getBoundingClientRect().width,
-              0,
-            );
-            const rowOf = element.closest("tr, li, .grid, .page-main, .header");
-            const room = (rowOf?.getBoundingClientRect().width ?? 0) - used;
-            return room >= missing;
-          })
-          .map((element) => `${element.className}: ${element.textContent?.slice(0, 60)}`),
-      );
     for (const name of ["move-my-mouse.hitch", "starve.hitch"]) {
       await go(`trace=${name}`);
       await page.waitForSelector("[data-answer='1']");
@@ -374,5 +381,38 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
     await page.waitForSelector("[data-trace]");
     await settled(page);
     expect(await cut()).toEqual([]);
+  });
+
+  /** Text of an answer, with names so long that a narrow place cuts them. */
+  const lengthened = (text: string) =>
+    text
+      .replaceAll("release_document", "release_document_after_all_of_its_changes_were_written")
+      .replace(/"(file|module)": ?"[^"]*"/g, '"$1":"/src/generated_bindings_of_the_editor.rs"');
+
+  test("at 4K nothing is cut beside empty space in stacks, events, two traces, and a fleet", async () => {
+    await page.setViewportSize({ width: 3840, height: 2160 });
+    for (const answers of ["**/stack?**", "**/api/fleet"])
+      await page.route(answers, async (route) => {
+        const response = await route.fetch();
+        await route.fulfill({ response, body: lengthened(await response.text()) });
+      });
+    const event = "event=sample-100&layout=view";
+    const hot = "unhitch_lab::starve::count_pages";
+    for (const [query, ...parts] of [
+      [
+        `trace=starve.hitch&view=stacks&form=butterfly&function=${hot}&of=sample&${event}`,
+        ".wings .branch",
+        ".frame-where",
+      ],
+      [`trace=starve.hitch&view=stacks&form=address&of=sample&function=${hot}&${event}`, ".code"],
+      ["trace=type-an-email.hitch&view=stacks&form=compare&thread=3,4&layout=view", ".diff-tree"],
+      ["before=type-an-email.hitch&after=starve.hitch", ".diff-parts"],
+      ["", ".fleet-table"],
+    ] as const) {
+      await go(query);
+      for (const part of parts) await page.locator(part).first().waitFor();
+      await settled(page);
+      expect({ query, cut: await cut() }).toEqual({ query, cut: [] });
+    }
   });
 });
