@@ -265,6 +265,10 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     await page.keyboard.press("KeyE");
     await page.waitForSelector("[data-compare='2']");
     await settled(page);
+    // Whoever looked at the chain is not left with an empty space in its place.
+    expect(await page.locator(".tl-tree [data-section]").first().getAttribute("data-top")).toBe(
+      "0",
+    );
     await page.locator("[data-stall-row]").first().click();
     await settled(page);
     expect(selected()).toEqual([]);

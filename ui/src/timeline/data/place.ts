@@ -5,23 +5,14 @@ import * as store from "../../state/store";
 import { CHAIN, inPlace } from "./layout";
 import * as model from "./model";
 
-/** Whether the answer that the user asked for has arrived, if one was asked for. */
-function hasArrived(): boolean {
-  const { data, error } = stallDetail.value;
-  const stall = store.stall.value;
-  if (error !== null) return true;
-  return data === null
-    ? stallsReady.value && stall === null && !store.canExplain.value
-    : data.id === (stall ?? 0);
-}
-
+/** `before` is how high the chain was, with the space below it. */
 function keepLanes(before: number): void {
+  const scroll = model.scroll.peek();
   // Who looks at the chain sees it change.
-  const looksAtChain = model.lookedAt.peek() === CHAIN && model.rowLayout.peek().chain > 0;
-  const by = model.rowLayout.peek().chain - before;
-  const next = looksAtChain
-    ? { scroll: model.scroll.peek(), gap: 0 }
-    : inPlace(model.scroll.peek(), by);
+  const next =
+    model.lookedAt.peek() === CHAIN
+      ? { scroll, gap: 0 }
+      : inPlace(scroll, model.rowLayout.peek().chain - before);
   batch(() => {
     model.gap.value = next.gap;
     model.scroll.value = Math.min(next.scroll, model.scrollEnd());
@@ -43,14 +34,25 @@ export function keepPlace(): () => void {
       store.unshown.value = true;
     }),
     effect(() => {
+      if (!store.unshown.value) return;
+      void model.chain.value;
+      model.gap.value = 0;
+      model.scroll.value = 0;
+    }),
+    effect(() => {
+      if (!store.unshown.value) return;
+      void [stallDetail.value, stallsReady.value];
+      // Another effect of the same change asks for the answer.
+      queueMicrotask(() => {
+        if (stallsReady.peek() && !stallDetail.peek().loading) store.unshown.value = false;
+      });
+    }),
+    effect(() => {
+      const { chain } = model.rowLayout.value;
+      if (chain === height) return;
       const before = height + model.gap.peek();
-      const changed = model.rowLayout.value.chain !== height;
-      height = model.rowLayout.value.chain;
-      if (store.unshown.value) {
-        model.gap.value = 0;
-        model.scroll.value = 0;
-        if (hasArrived()) store.unshown.value = false;
-      } else if (changed) untracked(() => keepLanes(before));
+      height = chain;
+      if (!store.unshown.peek()) untracked(() => keepLanes(before));
     }),
   ];
   return () => {
