@@ -140,6 +140,8 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     };
     const victim = () => page.locator(CHAIN).first().getAttribute("data-lane");
     const first = await victim();
+    // High enough for the first lane to be on the screen below the chain.
+    await page.setViewportSize({ width: 1280, height: 1200 });
     // Scrolled to the last lane, and at the top, where no less can be scrolled.
     for (const id of [keys.at(-1), keys[0]]) {
       await page.locator(".tl-scroll").evaluate((element) => element.scrollTo(0, 0));
@@ -189,6 +191,7 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     await settled(page);
     expect(await victim()).toBe(keys.at(-1));
     expect(await page.locator(".timeline").getAttribute("data-scroll")).toBe("0");
+    await page.setViewportSize({ width: 1280, height: 720 });
     await page.locator("[data-stall-row]").first().click();
     await page.waitForSelector("[data-answer='1']");
     await settled(page);
