@@ -189,6 +189,38 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
     bed.allow(/willReadFrequently/);
   });
 
+  /** The two longest waits that pass a filter. */
+  const longest = (filter: string) =>
+    page.evaluate(async (where) => {
+      const query = { table: "waits", by: "none", show: "reason", sort: "waited:desc", where };
+      const answer = await fetch(`/api/t/starve.hitch/table?${new URLSearchParams(query)}&limit=2`);
+      return (await answer.json()).rows as { lane: string; from: number; to: number }[];
+    }, filter);
+
+  /** What a lane of the open trace shows in the fourth quarter of a time. */
+  const laneAt = async ({ lane, from, to }: { lane: string; from: number; to: number }) => {
+    await go(`trace=starve.hitch&window=${from}-${to}`);
+    await settled(page);
+    const { x, y } = await lanePoint(page, `[data-in^=p][data-lane=${lane}]`, 0.75);
+    return column(".tl-base", x, y - 8 + 2, LANE_PX);
+  };
+
+  test("a lane that is idle looks the same, whatever ended that", async () => {
+    await starve();
+    await page.mouse.move(5, 5);
+    const looks = new Map<string, string[]>();
+    for (const context of ["idle", "task", "interrupt"]) {
+      const [wait] = await longest(`reason = idle and wake context = ${context}`);
+      if (!wait) throw new Error(`no idle wait was ended by ${context}`);
+      looks.set(context, await laneAt(wait));
+    }
+    const first = looks.get("idle");
+    expect(new Set(first).size).toBe(2);
+    for (const [context, look] of looks)
+      expect({ context, look }).toEqual({ context, look: first });
+    bed.allow(/willReadFrequently/);
+  });
+
   test("a lane shows a wait in the state of its reason in the table of waits", async () => {
     await starve();
     await page.mouse.move(5, 5);
@@ -199,13 +231,7 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
       ["condition", "condition"],
       ["lock", "lock"],
     ] as const) {
-      const rows = await page.evaluate(async (where) => {
-        const query = { table: "waits", by: "none", show: "reason", sort: "waited:desc", where };
-        const answer = await fetch(
-          `/api/t/starve.hitch/table?${new URLSearchParams(query)}&limit=2`,
-        );
-        return (await answer.json()).rows as { lane: string; from: number; to: number }[];
-      }, `reason = ${reason}`);
+      const rows = await longest(`reason = ${reason}`);
       expect(rows.length).toBe(2);
       const state = STATES.find((one) => one.id === id) as State;
       const colour = await page.evaluate((variable) => {
@@ -214,11 +240,8 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
         ctx.fillRect(0, 0, 1, 1);
         return [...ctx.getImageData(0, 0, 1, 1).data].join(",");
       }, state.variable);
-      for (const { lane, from, to } of rows) {
-        await go(`trace=starve.hitch&window=${from}-${to}`);
-        await settled(page);
-        const { x, y } = await lanePoint(page, `[data-in^=p][data-lane=${lane}]`, 0.75);
-        const pixels = await column(".tl-base", x, y - 8 + 2, LANE_PX);
+      for (const row of rows) {
+        const pixels = await laneAt(row);
         const drawn = pixels.filter((pixel) => pixel !== pixels[0]);
         const height = LANE_PX - Math.round(LANE_PX * (1 - state.height));
         expect({ reason, height: drawn.length }).toEqual({ reason, height });
