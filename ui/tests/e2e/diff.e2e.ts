@@ -1,6 +1,7 @@
 /** Two traces of the folder side by side. */
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { StallAnswer } from "../../src/api/types";
 import { axeFindings } from "./axe";
 import { commandsIn, STARVE, settled, skipReason, TestBed, writeGolden } from "./harness";
 
@@ -70,6 +71,38 @@ describe.skipIf(skipReason("diff") !== null)("diff", () => {
       /^\(all\): 2\.7\d\d s before, 0 ns after, gone$/,
     );
     await press("Widths of after");
+    await settled(page);
+  });
+
+  test("both bars have one scale", async () => {
+    // No two of these traces have the same thread's stall, so the one after is made up.
+    const answers = "**/api/diff?**";
+    await page.route(answers, async (route) => {
+      const response = await route.fetch();
+      const answer = (await response.json()) as { before: StallAnswer };
+      const partition = answer.before.partition.map((part) => ({ ...part, ns: part.ns / 4 }));
+      const after = { ...answer.before, duration_ns: answer.before.duration_ns / 4, partition };
+      await route.fulfill({ response, json: { ...answer, after } });
+    });
+    await page.reload();
+    await settled(page);
+    const bar = (side: string) =>
+      page
+        .getByRole("img", { name: `Where the time went ${side}` })
+        .evaluate((svg) =>
+          [...svg.querySelectorAll(":scope > rect")].reduce(
+            (sum, part) => sum + part.getBoundingClientRect().width,
+            0,
+          ),
+        );
+    const room = await page
+      .getByRole("region", { name: "Before" })
+      .locator(".compare-bar")
+      .evaluate((box) => box.getBoundingClientRect().width);
+    expect(Math.abs((await bar("before")) - room)).toBeLessThan(1);
+    expect(Math.abs((await bar("after")) - room / 4)).toBeLessThan(1);
+    await page.unroute(answers);
+    await page.reload();
     await settled(page);
   });
 
