@@ -43,6 +43,9 @@ describe.skipIf(skipReason("golden") !== null)("golden", () => {
     expect(await page.locator(".answer h1").innerText()).toMatch(
       /HANG 2\.810 s\s+CrRendererMain 27372/,
     );
+    const sections = await page.locator(".tl-tree [data-section^=p]").allInnerTexts();
+    expect(sections).toContain("chrome 27368, 2 lanes");
+    expect(sections).toContain("WmiPrvSE 5824, 1 lane");
     expect(await page.locator(".cause").innerText()).toMatch(
       /lock starvation.*WmiPrvSE 31640.*NtQueryVirtualMemory/s,
     );

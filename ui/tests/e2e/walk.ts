@@ -9,6 +9,10 @@ import { commandsIn, settled, skipReason, TestBed } from "./harness";
 /** Recordings and a walk take long on a busy machine. */
 const PATIENCE_MS = 600_000;
 
+/** One of something, said as if there were several. */
+const ONE_OF_MANY =
+  /(?<![\d.,])1 (lanes|threads|CPUs|processes|traces|stalls|rows|groups|functions|modules|files|samples|waits|wakes|switches|events|stacks|marks|links|hops|machines|recordings|caveats)\b/;
+
 /** A page that is walked through. */
 export class Walk {
   private readonly found: { what: string; findings: string[] }[] = [];
@@ -18,10 +22,15 @@ export class Walk {
     private readonly isLookedAt: boolean,
   ) {}
 
-  /** What is shown now settles, advises no command, and axe looks at it, if it is to look at this walk. */
+  /**
+   * What is shown now settles, advises no command, and has no wrong plural; and axe looks at it, if it
+   * is to look at this walk.
+   */
   async look(what: string): Promise<void> {
     await settled(this.page);
     const findings = await commandsIn(this.page);
+    const text = await this.page.locator("body").innerText();
+    findings.push(...(text.match(ONE_OF_MANY) ?? []).slice(0, 1));
     if (this.isLookedAt) findings.push(...(await axeFindings(this.page)));
     if (findings.length > 0) this.found.push({ what, findings });
   }
