@@ -42,6 +42,8 @@ effect(() => {
   const untouched =
     store.stall.peek() === wanted &&
     store.shown.peek() === null &&
+    // A stall closes the event that an address names.
+    (cameHere || store.event.peek() === null) &&
     !store.isSelecting(store.selection.peek());
   if (!untouched) return;
   const open = () => store.openStall(first.id, first);

@@ -439,6 +439,13 @@ describe.skipIf(skipReason("starve") !== null)("starve", () => {
     expect(await page.locator(".summed").count()).toBe(0);
   });
 
+  test("an address that names an event only shows it", async () => {
+    await page.goto(new URL("/?trace=starve.hitch&event=switch-100", bed.address).href);
+    await page.locator("aside.details[data-event='switch-100']").waitFor();
+    await settled(page);
+    expect(new URL(page.url()).searchParams.get("event")).toBe("switch-100");
+  });
+
   test("two threads are compared as a flame graph", async () => {
     const [one, other] = [83, 84];
     const query = `trace=starve.hitch&view=stacks&idle=1&thread=${one},${other}`;

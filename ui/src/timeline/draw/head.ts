@@ -81,7 +81,7 @@ export function curveText(scene: Scene, at: number): string | null {
     curve.busy[Math.floor(((at - curve.from) / (curve.to - curve.from)) * curve.busy.length)];
   return busy === undefined
     ? null
-    : `${busy.toFixed(1)} of ${curve.cpus} CPUs busy (${percent(busy, curve.cpus)})`;
+    : `${busy.toFixed(1)} of ${plural(curve.cpus, "CPU")} busy (${percent(busy, curve.cpus)})`;
 }
 
 function drawMarks(ctx: CanvasRenderingContext2D, scene: Scene): void {
