@@ -420,6 +420,24 @@ fn regression_a_threads_long_wait_is_explained_beside_its_small_stall() {
 }
 
 #[test]
+fn a_window_is_no_stall_and_its_sentence_has_the_figure_of_its_table() {
+    let mut desktop = Desktop::new();
+    desktop.pump_all(0, 100);
+    desktop.pump(400 * MS, 410 * MS);
+    desktop.pump_all(410, 700);
+    let ui = desktop.ui;
+    let trace = desktop.scene.finish(2, 800 * MS);
+    let (_, text) = asked(&trace, vec![ui], Some((100, 600)));
+    let (_, said) = text.split_once("Most of the time nobody kept it waiting: it").expect(&text);
+    let (_, percent) = said.split_once('(').expect(&text);
+    let (percent, _) = percent.split_once(')').expect(&text);
+    assert!(text.contains(&format!("{percent}  ran")), "{text}");
+    assert!(text.starts_with("WINDOW") && !text.contains("stall"), "{text}");
+    // What it was idle for is not lost, whoever ended that.
+    assert!(!text.contains("lost"), "{text}");
+}
+
+#[test]
 fn regression_a_window_alone_is_explained_by_whoever_had_the_most_unusual_time() {
     let (trace, [worker, ..]) = worker();
     let (stall, text) = asked(&trace, Vec::new(), Some((250, 700)));

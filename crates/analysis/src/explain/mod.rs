@@ -31,6 +31,7 @@ pub use explanation::{Burst, Cause, Explanation, Hop, Piece};
 pub use occupants::{awaited_cpu, occupants};
 pub(crate) use operations::woke_someone_of;
 pub use operations::{Operation, operations};
+pub(crate) use partition::is_idle;
 pub use partition::{Share, What, partition};
 pub use share_lines::{ShareLine, ShareLines};
 pub use wait_class::class_of;

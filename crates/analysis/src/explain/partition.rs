@@ -201,7 +201,7 @@ fn is_for_culprit(explanation: &Explanation, piece: &Piece) -> bool {
 
 /// True for a wait of the victim itself in which it had nothing to do. What others did meanwhile is
 /// no answer to what kept it.
-fn is_idle(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> bool {
+pub(crate) fn is_idle(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> bool {
     let own = own_wait(analysis, explanation, piece);
     own.is_some_and(|(class, _)| matches!(class, WaitClass::Idle | WaitClass::KernelIdle))
 }

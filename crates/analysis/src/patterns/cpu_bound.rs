@@ -5,7 +5,7 @@
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::WaitClass;
-use crate::explain::{Cause, Hop, Piece};
+use crate::explain::{Cause, Hop, Piece, Share, What};
 use crate::wording::sentence::{Sentence, sentence};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -43,7 +43,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             "{} was on a CPU for {} ({}){}.",
             begin,
             case.part(ran),
-            case.percent(ran),
+            percent_ran(case, who, ran),
             without_cpu(case, wanted_cpu)
         )
     } else {
@@ -83,6 +83,13 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         finding.advice = "Move the computation off the event loop, or split it up.".to_owned();
     }
     Some(finding)
+}
+
+/// The share of the stall that `who` ran: that of its line in the table, if it has one.
+fn percent_ran(case: &Case<'_>, who: ThreadId, ran: u64) -> String {
+    let of_it = |share: &&Share| (share.what, share.who, share.ns) == (What::Ran, Some(who), ran);
+    let share = case.partition.iter().find(of_it);
+    share.map_or_else(|| case.percent(ran), |share| case.percent_of(share))
 }
 
 /// What of `who` was waited for.

@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::finding::Evidence;
-use crate::explain::{Cause, Hop};
+use crate::explain::{Cause, Hop, is_idle};
 use crate::wording::sentence::{Sentence, plural, sentence};
 use crate::{WaitClass, WakeContext};
 use rustc_hash::FxHashMap;
@@ -69,7 +69,10 @@ impl Case<'_> {
     /// How well the stall's hops are known in general: direct when all of its waits ended by a
     /// wake-up seen in task context.
     pub fn evidence(&self) -> (Evidence, Sentence) {
-        let hidden = self.ns_of(|piece, _| matches!(piece.cause, Cause::Lost));
+        // What it was idle for is no question.
+        let hidden = self.ns_of(|piece, _| {
+            piece.cause == Cause::Lost && !is_idle(self.analysis, self.explanation, piece)
+        });
         if hidden > self.duration_ns() / 10 {
             let words = sentence!(
                 "{} of the time is hidden by lost records or by the start or end of the recording",
