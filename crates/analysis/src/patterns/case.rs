@@ -80,6 +80,16 @@ impl Case<'_> {
         self.most_of(|_, hop| hop.is_some_and(|hop| hop.class == WaitClass::Lock))
     }
 
+    /// How long somebody wanted a CPU, as the end of a sentence, where that is much.
+    pub fn without_cpu(&self, wanted_ns: u64) -> Sentence {
+        /// Shorter waits for a CPU than this part of the stall are not worth a word.
+        const MIN_PART: u64 = 10;
+        match wanted_ns.saturating_mul(MIN_PART) >= self.duration_ns() {
+            true => sentence!(", and waited for a CPU for {}", self.part(wanted_ns)),
+            false => Sentence::default(),
+        }
+    }
+
     /// How long the lock's holder was runnable without a CPU.
     pub fn holder_without_cpu_ns(&self, holder: ThreadId) -> u64 {
         self.ns_of(|piece, hop| {
@@ -211,23 +221,13 @@ impl Case<'_> {
         }
     }
 
-    /// A share of the stall: `99.1 %`.
+    /// A share of the stall: `99.1 %`. That of the table's line of just this time, if it has one:
+    /// it may be a tenth more, because the lines add up to 100.0 %.
     pub fn percent(&self, ns: u64) -> String {
-        units::percent(ns, self.duration_ns())
-    }
-
-    /// The same of a share of the partition, which has the percentage of its line there: that may be a
-    /// tenth more, because the lines add up to 100.0 %.
-    pub fn percent_of(&self, share: &Share) -> String {
         let lines = explain::ShareLines::of(self.analysis.trace, self.at(), &self.partition);
-        let is_of_share = |line: &explain::ShareLine| {
-            line.what == share.what
-                && line.ns == share.ns
-                && line.who.map(|who| who.thread) == share.who
-        };
-        let line = lines.shown.iter().position(is_of_share);
+        let line = lines.shown.iter().position(|line| line.ns == ns);
         let of_line = line.and_then(|line| lines.percents().into_iter().nth(line));
-        of_line.unwrap_or_else(|| self.percent(share.ns))
+        of_line.unwrap_or_else(|| units::percent(ns, self.duration_ns()))
     }
 
     /// `all 3.4 s`, `nearly all 3.4 s`, or `1.2 s of 3.4 s`.

@@ -5,8 +5,8 @@
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::WaitClass;
-use crate::explain::{Cause, Hop, Piece, Share, What};
-use crate::wording::sentence::{Sentence, sentence};
+use crate::explain::{Cause, Hop, Piece};
+use crate::wording::sentence::sentence;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{ProcessId, ThreadId};
@@ -43,8 +43,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             "{} was on a CPU for {} ({}){}.",
             begin,
             case.part(ran),
-            percent_ran(case, who, ran),
-            without_cpu(case, wanted_cpu)
+            case.percent(ran),
+            case.without_cpu(wanted_cpu)
         )
     } else {
         sentence!(
@@ -53,7 +53,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             awaited(case, who),
             if is_process { "and other threads of its process were" } else { "was" },
             case.part(ran),
-            without_cpu(case, wanted_cpu)
+            case.without_cpu(wanted_cpu)
         )
     });
     sentences.push(computing.sentence);
@@ -83,13 +83,6 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         finding.advice = "Move the computation off the event loop, or split it up.".to_owned();
     }
     Some(finding)
-}
-
-/// The share of the stall that `who` ran: that of its line in the table, if it has one.
-fn percent_ran(case: &Case<'_>, who: ThreadId, ran: u64) -> String {
-    let of_it = |share: &&Share| (share.what, share.who, share.ns) == (What::Ran, Some(who), ran);
-    let share = case.partition.iter().find(of_it);
-    share.map_or_else(|| case.percent(ran), |share| case.percent_of(share))
 }
 
 /// What of `who` was waited for.
@@ -138,14 +131,4 @@ fn work(case: &Case<'_>) -> Option<Work> {
 fn is_nearly_all(case: &Case<'_>, ns: u64) -> bool {
     const MAX_REST_PART: u64 = 10;
     case.duration_ns().saturating_sub(ns).saturating_mul(MAX_REST_PART) <= case.duration_ns()
-}
-
-/// How long it wanted a CPU, where that is much.
-fn without_cpu(case: &Case<'_>, wanted_cpu: u64) -> Sentence {
-    /// Shorter waits for a CPU than this part of the stall are not worth a word.
-    const MIN_PART: u64 = 10;
-    match wanted_cpu.saturating_mul(MIN_PART) >= case.duration_ns() {
-        true => sentence!(", and ready to run without a CPU for {}", case.part(wanted_cpu)),
-        false => Sentence::default(),
-    }
 }

@@ -6,7 +6,7 @@ use super::case::Case;
 use super::case::{samples_of, weaken};
 use super::finding::{Evidence, Finding, Pattern};
 use super::polled_lock;
-use crate::explain::{Cause, Piece};
+use crate::explain::{Cause, Piece, Share, What};
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, Span, count, duration, sentence};
 use crate::{Operation, Segment, WaitClass};
@@ -113,13 +113,7 @@ impl Starvation {
         let mut cause = sentence!("lock starvation ({}). Holder: {}", kind, case.name(culprit));
         if let Some(spot) = case.hot(culprit, &holding) {
             cause.push(sentence!(", hot in {} ({})", case.hot_place(&spot), samples_of(&spot)));
-            let busy: u64 = holding.iter().map(|window| window.duration_ns()).sum();
-            sentences.push(sentence!(
-                "Meanwhile {} accounts for {} of the wait ({}).",
-                case.name(culprit),
-                duration(busy),
-                case.percent(busy)
-            ));
+            sentences.extend(holders_part(case, culprit));
         }
         let mut finding = Finding {
             culprit: Some(culprit),
@@ -265,6 +259,19 @@ impl Barging {
             whom
         )
     }
+}
+
+/// How much of the wait the holder ran, and how much it was kept from that.
+fn holders_part(case: &Case<'_>, holder: ThreadId) -> Option<Sentence> {
+    let is_its = |share: &&Share| (share.what, share.who) == (What::Lock, Some(holder));
+    let share = case.partition.iter().find(is_its)?;
+    Some(sentence!(
+        "Meanwhile {} accounts for {} of the wait ({}){}.",
+        case.name(holder),
+        duration(share.ns),
+        case.percent(share.ns),
+        case.without_cpu(case.holder_without_cpu_ns(holder))
+    ))
 }
 
 /// How many threads each of the wake-ups woke for the same lock, on average.

@@ -28,12 +28,12 @@ pub(super) fn finding(case: &Case<'_>) -> Finding {
     let top = case.partition.first();
     let cause = match top {
         Some(share) if case.is_most(share.ns) => {
-            sentence!("the largest part is \"{}\", {}.", part(case, share), case.percent_of(share))
+            sentence!("the largest part is \"{}\", {}.", part(case, share), case.percent(share.ns))
         }
         Some(share) => sentence!(
             "no single cause: the largest part is \"{}\", {}.",
             part(case, share),
-            case.percent_of(share)
+            case.percent(share.ns)
         ),
         None => Sentence::from("not known: nothing about this thread was recorded in this time."),
     };
