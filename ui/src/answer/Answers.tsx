@@ -152,7 +152,7 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
         <section aria-label="Wait chain">
           <h2 class="section-title">
             Wait chain
-            <ChainButtons answer={answer} />
+            <ChainButtons answer={answer} stale={stale} />
           </h2>
           <LinkDetails answer={answer} />
           <div class="chain">
@@ -164,8 +164,8 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
   );
 }
 
-/** Buttons for what `[` and `]` do: step along the chain. */
-function ChainButtons({ answer }: { answer: StallAnswer }) {
+/** Buttons for what `[` and `]` do: step along the chain; not if it is about to be another one. */
+function ChainButtons({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
   const at = store.chainLink.value;
   const go = (to: number) => {
     const link = answer.chain[to];
@@ -181,7 +181,7 @@ function ChainButtons({ answer }: { answer: StallAnswer }) {
       <button
         type="button"
         class="btn small"
-        disabled={at === 0}
+        disabled={stale || at === 0}
         onClick={() => go(at === null ? last : at - 1)}
         title="Earlier ( [ )"
       >
@@ -190,7 +190,7 @@ function ChainButtons({ answer }: { answer: StallAnswer }) {
       <button
         type="button"
         class="btn small"
-        disabled={at === last}
+        disabled={stale || at === last}
         onClick={() => go(at === null ? 0 : at + 1)}
         title="Later ( ] )"
       >

@@ -230,6 +230,9 @@ export function select(change: Partial<Selection>): void {
   batch(() => {
     selection.value = { ...selection.value, ...change };
     if (change.range !== undefined) swept.value = [];
+    // Another selection is explained, with another chain.
+    const isOther = change.range !== undefined || change.threads !== undefined;
+    if (stall.value === null && isOther) chainLink.value = null;
   });
 }
 
