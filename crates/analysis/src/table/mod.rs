@@ -200,7 +200,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Stalls,
         word: "stalls",
-        doc: "a stall that `unhitch why` finds",
+        doc: "a stall: something hung, with its cause",
         by: &[],
         show: &[
             "start", "duration", "kind", "thread", "tid", "process", "victims", "evidence", "cause",
