@@ -28,9 +28,12 @@ const FORMATS: Record<string, string> = {
   "perf script": "A perf script text",
 };
 
-/** Only the .hitch format can store notes. */
+/** Only the .hitch format can. */
+export const storesNotes = (format: string): boolean => format === "hitch";
+
+/** A field for them; for a format that cannot store notes, a sentence that says so. */
 export function Notes(props: NotesProps) {
-  return props.format === "hitch" ? (
+  return storesNotes(props.format) ? (
     <Field {...props} />
   ) : (
     <p class="notes dim">{FORMATS[props.format] ?? "This kind of"} file cannot store notes.</p>

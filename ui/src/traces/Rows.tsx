@@ -9,7 +9,7 @@ import { openWithStart } from "../startView";
 import * as store from "../state/store";
 import { order } from "../table/arrange";
 import { bytesText, count, durationText } from "../units";
-import { Notes } from "./Notes";
+import { Notes, storesNotes } from "./Notes";
 
 export type Key = "name" | "modified" | "length" | "verdict" | "victim" | "cause" | "host" | "size";
 
@@ -291,18 +291,25 @@ function Row({ entry, editable, openDialog, changed, chosen }: RowProps) {
           )}
         </td>
       </tr>
-      <tr class="trace-notes">
-        <td />
-        <td colSpan={COLUMNS.length + 1}>
-          {entry.error !== null ? (
-            <p class="trace-error">
-              <strong>Cannot be opened:</strong> {entry.error}. {entry.hint}
-            </p>
-          ) : (
-            <Notes name={entry.name} format={entry.format} notes={entry.notes} changed={changed} />
-          )}
-        </td>
-      </tr>
+      {(entry.error !== null || storesNotes(entry.format)) && (
+        <tr class="trace-notes">
+          <td />
+          <td colSpan={COLUMNS.length + 1}>
+            {entry.error !== null ? (
+              <p class="trace-error">
+                <strong>Cannot be opened:</strong> {entry.error}. {entry.hint}
+              </p>
+            ) : (
+              <Notes
+                name={entry.name}
+                format={entry.format}
+                notes={entry.notes}
+                changed={changed}
+              />
+            )}
+          </td>
+        </tr>
+      )}
     </tbody>
   );
 }

@@ -221,6 +221,9 @@ describe.skipIf(skipReason("folder") !== null)("folder", () => {
     await settled(page);
     await card("large.data").getByText("Too large to judge before it is opened.").waitFor();
     await page.locator(".judging").waitFor({ state: "detached" });
+    // Nor is there a word on notes: this kind of file cannot store any.
+    const notes = (name: string) => card(name).locator(".trace-notes").count();
+    expect([await notes("large.data"), await notes("starve.hitch")]).toEqual([0, 1]);
     rmSync(large);
     await page.reload();
     await settled(page);
