@@ -2,7 +2,7 @@
 //!
 //! It is written under a temporary name in the folder where it goes, synced, and then linked to its
 //! name, which fails if the name is taken. A trace of a hang cannot be recorded again, so none is
-//! ever overwritten by accident.
+//! ever overwritten by accident. A file that grows gets its name once its beginning is written.
 
 use crate::Error;
 use std::{
@@ -94,17 +94,28 @@ impl NewFile {
     ///
     /// # Errors
     /// Those of [`create`](Self::create). Nothing is left behind then.
-    pub fn publish(self) -> Result<File, Error> {
+    pub fn publish(mut self) -> Result<File, Error> {
+        self.flush().and_then(|()| self.out.get_ref().sync_all()).map_err(Error::at(&self.path))?;
+        let folder = folder_of(&self.path).to_owned();
+        let file = self.publish_growing()?;
+        // The file has its name now. If the folder cannot be synced, as on some file systems, the
+        // save has not failed.
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        Ok(file)
+    }
+
+    /// The same for a file that grows from now on: whoever sees its name finds what was written so
+    /// far. It may not be on the disk yet, which is not waited for.
+    ///
+    /// # Errors
+    /// Those of [`publish`](Self::publish).
+    pub(crate) fn publish_growing(self) -> Result<File, Error> {
         let Self { out, temporary, path, existing } = self;
         let file = out.into_inner().map_err(|error| Error::at(&path)(error.into_error()))?;
-        file.sync_all().map_err(Error::at(&path))?;
         match existing {
             Existing::Kept => link(&temporary.0, &path)?,
             Existing::Replaced => fs::rename(&temporary.0, &path).map_err(Error::at(&path))?,
         }
-        // The file has its name now. If the folder cannot be synced, as on some file systems, the
-        // save has not failed.
-        let _ = File::open(folder_of(&path)).and_then(|folder| folder.sync_all());
         Ok(file)
     }
 }

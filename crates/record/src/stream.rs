@@ -2,8 +2,8 @@
 //!
 //! A round takes what the rings hold: names and mappings first, then the events of all CPUs up to
 //! positions that were read together. It is in the file before the next round begins, so a recorder
-//! that is killed loses less than one round. The file has its own name from the beginning, and can
-//! be read at any time: see [`Growing`].
+//! that is killed loses less than one round. The file has its own name before the first of them, and
+//! can be read at any time: see [`Growing`].
 
 use crate::bpf::Engine;
 use crate::error::Error;

@@ -15,10 +15,10 @@ use super::members::{META, NOTES, PERF_DATA, START, START_EVENTS};
 use super::meta::ContainerMeta;
 use super::write::json;
 use crate::Error;
-use crate::new_file::{Readers, create};
+use crate::new_file::{Existing, NewFile, Readers};
 use crc32fast::Hasher;
 use std::fs::File;
-use std::io::{self, Cursor, Seek, SeekFrom, Write};
+use std::io::{Cursor, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
@@ -54,8 +54,9 @@ pub struct LastParts<'a> {
 }
 
 impl Growing {
-    /// Creates the file at `path`, readable by `readers`. `meta` and `description`, of
-    /// [`describe`](crate::perf_data::describe), are what is known now; `head` is the beginning of the `perf.data`.
+    /// Creates the file at `path`, readable by `readers`; it has its name once it can be read.
+    /// `meta` and `description`, of [`describe`](crate::perf_data::describe), are what is known now;
+    /// `head` is the beginning of the `perf.data`.
     ///
     /// # Errors
     /// [`Error::Exists`] if the file exists already; else what went wrong. Neither leaves anything
@@ -73,19 +74,12 @@ impl Growing {
         begin.extend(stored(PERF_DATA, header_at, None));
         let content_at = begin.len() as u64;
         begin.extend_from_slice(head);
-        let mut options = File::options();
-        let created = create(path, readers, options.read(true).write(true));
-        let mut file = created.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Error::Exists(path.to_owned()),
-            _ => Error::at(path)(error),
-        })?;
-        if let Err(error) = file.write_all(&begin) {
-            let _ = std::fs::remove_file(path);
-            return Err(Error::at(path)(error));
-        }
+        // A process that is killed may have written half of it.
+        let mut file = NewFile::create_readable(path, readers, Existing::Kept)?;
+        file.write_all(&begin).map_err(Error::at(path))?;
         let head_len = head.len() as u64;
         Ok(Self {
-            file,
+            file: file.publish_growing()?,
             path: path.to_owned(),
             entries,
             entry_count: 2,
