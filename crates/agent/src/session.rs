@@ -107,9 +107,13 @@ impl Session {
 
     fn turn(&mut self) -> Result<(), Error> {
         self.drain()?;
-        let timeout = self.look()?;
+        let mut timeout = self.look()?;
         // A request may have brought events with its answer: those are no longer in the socket.
         self.drain()?;
+        // Among them may be that the session is in use again, which nothing tells a second time.
+        if self.activity.as_ref().is_some_and(Activity::in_use) {
+            timeout = timeout.or(Some(Duration::ZERO));
+        }
         // An answered ping can wait for what comes next, if that is soon.
         let is_ping = |mark: &Mark| matches!(mark.what, What::Ping { .. });
         if timeout.is_none() || self.made.len() > 1 || !self.made.iter().all(is_ping) {
