@@ -100,6 +100,15 @@ fn live_a_group_that_reads_traces_can_open_them_and_no_stranger_can() {
         assert!(as_member(GROUP, move || fs::read(own)).is_ok(), "{}", path.display());
         assert!(as_member(5, move || fs::read(foreign)).is_err(), "{}", path.display());
     }
+    // It may read no more from when the configuration says so.
+    let file = service.path("watch.toml");
+    let old = fs::read_to_string(&file).unwrap();
+    fs::write(&file, old.replace("\"traces\"", "\"nothing\"")).unwrap();
+    let reloaded = ask(&service.socket(), &json!({"reload": {}})).unwrap();
+    assert_eq!(reloaded, json!({"reload": {"changed": true, "restart": []}}));
+    let (path, verdict) = saved_by_member(&service.socket());
+    assert!(verdict["error"].is_string(), "{verdict}");
+    assert_eq!(access(Path::new(&path)).0, 0o600);
 }
 
 #[test]

@@ -137,6 +137,11 @@ fn live_a_wrong_reload_keeps_the_old_configuration() {
     wait_for("the configuration was read again");
     assert!(service.status()["configuration_error"].is_null());
     assert_eq!(triggers(), 2);
+    let elsewhere = old.replace("/traces\"", "/elsewhere\"");
+    assert_ne!(elsewhere, old);
+    fs::write(&file, elsewhere).unwrap();
+    service.signal(rustix::process::Signal::HUP);
+    wait_for("the configuration was read again; at the next start only: traces.folder");
 }
 
 #[test]

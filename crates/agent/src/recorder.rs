@@ -199,8 +199,8 @@ fn save(sockets: &[PathBuf], why: &Why, events: &Sender<Event>) -> Result<(), Er
     }
     connection.send(&request(why)).map_err(lost)?;
     let answer = connection.receive().map_err(lost)?;
-    if answer["suppressed"] == true {
-        // The recorder counts it; the user does not want to know.
+    // The recorder counts it. Nobody asked for it, so nobody wants to know.
+    if answer["suppressed"] == true && *why != Why::HotKey {
         return Ok(());
     }
     let Some(path) = answer["path"].as_str() else {

@@ -210,6 +210,11 @@ impl Snapshot {
 }
 
 impl Prepared {
+    /// The trace is for these readers, and not for those that were set when recording began.
+    pub(crate) fn for_readers(self, readers: Readers) -> Self {
+        Self { readers, ..self }
+    }
+
     /// Writes the trace to `target`, and nowhere else.
     ///
     /// # Errors

@@ -8,27 +8,34 @@ use std::io::{BufRead, BufReader, Write};
 use std::ops::{Deref, DerefMut};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A recorder that says yes, and writes down each line.
+/// A recorder that says yes, unless it is told to refuse, and writes down each line.
+#[derive(Clone, Default)]
 pub struct Recorder {
     lines: Arc<Mutex<Vec<String>>>,
     subscribers: Arc<Mutex<Vec<UnixStream>>>,
+    refuses: Arc<AtomicBool>,
 }
 
 impl Recorder {
     fn listen(socket: &Path, trace: PathBuf) -> Self {
         let listener = UnixListener::bind(socket).unwrap();
-        let recorder = Self { lines: Arc::default(), subscribers: Arc::default() };
-        let (lines, subscribers) = (Arc::clone(&recorder.lines), Arc::clone(&recorder.subscribers));
+        let recorder = Self::default();
+        let serving = recorder.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let (lines, subscribers) = (Arc::clone(&lines), Arc::clone(&subscribers));
-                let trace = trace.clone();
-                std::thread::spawn(move || serve(&client, &trace, &lines, &subscribers));
+                let (recorder, trace) = (serving.clone(), trace.clone());
+                std::thread::spawn(move || recorder.serve(&client, &trace));
             }
         });
         recorder
+    }
+
+    /// It makes no more saves: there were too many.
+    pub fn refuse(&self) {
+        self.refuses.store(true, Ordering::Relaxed);
     }
 
     /// All that it heard, byte for byte.
@@ -67,31 +74,34 @@ impl Recorder {
             writeln!(subscriber, "{line}").unwrap();
         }
     }
-}
 
-fn serve(
-    mut client: &UnixStream,
-    trace: &Path,
-    lines: &Mutex<Vec<String>>,
-    subscribers: &Mutex<Vec<UnixStream>>,
-) {
-    for line in BufReader::new(client).lines().map_while(Result::ok) {
-        let request: Value = serde_json::from_str(&line).unwrap();
-        let answers = if request.get("save").is_some() {
-            let verdict = json!({"version": 1, "line": "editor waited 1.6 s for a <lock>"});
-            vec![json!({"path": trace, "warnings": []}), json!({ "verdict": verdict })]
-        } else if request.get("note").is_some() {
-            vec![json!({"noted": true})]
-        } else if let Some(marks) = request.get("marks").and_then(Value::as_array) {
-            vec![json!({"marks": {"taken": marks.len(), "refused": 0}})]
-        } else {
-            subscribers.lock().unwrap().push(client.try_clone().unwrap());
-            vec![json!({"subscribed": true})]
-        };
-        lines.lock().unwrap().push(line);
-        for answer in answers {
-            let _ = writeln!(client, "{answer}");
+    fn serve(&self, mut client: &UnixStream, trace: &Path) {
+        for line in BufReader::new(client).lines().map_while(Result::ok) {
+            let request: Value = serde_json::from_str(&line).unwrap();
+            let answers = if request.get("save").is_some() {
+                self.save(trace)
+            } else if request.get("note").is_some() {
+                vec![json!({"noted": true})]
+            } else if let Some(marks) = request.get("marks").and_then(Value::as_array) {
+                vec![json!({"marks": {"taken": marks.len(), "refused": 0}})]
+            } else {
+                self.subscribers.lock().unwrap().push(client.try_clone().unwrap());
+                vec![json!({"subscribed": true})]
+            };
+            self.lines.lock().unwrap().push(line);
+            for answer in answers {
+                let _ = writeln!(client, "{answer}");
+            }
         }
+    }
+
+    fn save(&self, trace: &Path) -> Vec<Value> {
+        if self.refuses.load(Ordering::Relaxed) {
+            let error = "too many saves: try again in 15 s";
+            return vec![json!({"error": error, "suppressed": true, "retry_after_ms": 15_000})];
+        }
+        let verdict = json!({"version": 1, "line": "editor waited 1.6 s for a <lock>"});
+        vec![json!({"path": trace, "warnings": []}), json!({ "verdict": verdict })]
     }
 }
 

@@ -10,6 +10,7 @@ pub type Test = fn() -> Result<(), Missing>;
 
 pub const TESTS: &[(&str, Test)] = &[
     ("a_hot_key_saves_and_the_answer_is_shown", hot_key),
+    ("a_hot_key_that_the_recorder_refuses_is_told", refused),
     ("a_note_on_a_save_by_hot_key_is_asked_for_and_stored", note),
     ("without_a_dialog_the_page_takes_the_note", note_on_page),
     ("a_hot_key_that_is_taken_is_said_and_not_stolen", taken),
@@ -51,6 +52,17 @@ fn hot_key() -> Result<(), Missing> {
     press_hot_key(&desktop);
     until("a second save", || (desktop.recorder.saves().len() == 2).then_some(()));
     assert!(desktop.recorder.marks().is_empty());
+    Ok(())
+}
+
+fn refused() -> Result<(), Missing> {
+    let desktop = Session::start()?;
+    let agent = desktop.agent(NO_PINGS);
+    let _window = desktop.xterm();
+    desktop.recorder.refuse();
+    press_hot_key(&desktop);
+    desktop.notification("not saved: ");
+    assert!(agent.line("warning: not saved: ").contains("too many saves"));
     Ok(())
 }
 

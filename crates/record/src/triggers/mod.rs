@@ -14,6 +14,7 @@ mod waits;
 mod what;
 
 pub(crate) use hit::{Hit, Reporter};
+pub(crate) use waits::MAX_WATCHES;
 pub use what::{Pressure, Resource, Target, TriggerConfig, Watched, What};
 
 use hit::Stop;

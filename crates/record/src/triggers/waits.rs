@@ -20,7 +20,7 @@ use unhitch_model::{Time, units};
 /// The compiled program.
 static PROGRAM: &[u8] = aya::include_bytes_aligned!("../../bpf/watch.bpf.o");
 /// Maximum number of watches, as in `watch.bpf.c`.
-const MAX_WATCHES: usize = 16;
+pub(crate) const MAX_WATCHES: usize = 16;
 /// How often waits that go on are looked for, at most and at least.
 const LOOK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// Maximum number of waits that were reported and have not ended.

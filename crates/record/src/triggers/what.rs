@@ -74,6 +74,14 @@ impl What {
     }
 
     /// The control group that it is about.
+    /// The threads whose waits it watches.
+    pub(crate) fn watched(&self) -> Option<&Watched> {
+        match self {
+            Self::Wait(watched) | Self::Stall(watched) => Some(watched),
+            _ => None,
+        }
+    }
+
     pub(crate) fn control_group(&self) -> Option<&str> {
         match self {
             Self::Wait(watched) | Self::Stall(watched) => match &watched.target {

@@ -35,6 +35,7 @@ pub(super) mod reason {
     pub const DISK: &str = "too little free space on the disk";
     pub const REPEATED: &str = "it fired several times in a moment";
     pub const FAILED: &str = "the save failed";
+    pub const USER: &str = "its user asked for too many saves";
 }
 
 impl Gate {

@@ -1,6 +1,7 @@
 //! Answers clients: docs/control-socket.md.
 
 use super::config::GroupReads;
+use super::gate::reason;
 use super::service::{Service, Wanted};
 use super::worker::Task;
 use crate::control::{Class, ClientId, Incoming, NoteRequest, Peer, Rate, Request, SaveRequest};
@@ -56,13 +57,17 @@ impl Service<'_> {
         save: SaveRequest,
     ) -> Result<Wanted, Value> {
         let now = Instant::now();
+        let kind = save.trigger.as_ref().map_or("client", |trigger| trigger.kind.as_str());
+        let key = format!("{kind} of uid {}", peer.uid);
         if let Some(wait) = self.too_fast(peer, Rate::Saves) {
+            // Whoever asks by hand is told, and need not be told again by the next trace.
+            if !save.by_hand {
+                self.gate.suppress(&key, reason::USER, 1);
+            }
             let mut answer = slow_down("too many saves", Some(wait));
             answer["suppressed"] = json!(true);
             return Err(answer);
         }
-        let kind = save.trigger.as_ref().map_or("client", |trigger| trigger.kind.as_str());
-        let key = format!("{kind} of uid {}", peer.uid);
         let mut after = Duration::ZERO;
         if !save.by_hand {
             after = self.config.limits.delay;

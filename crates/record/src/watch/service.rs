@@ -116,6 +116,7 @@ impl<'a> Service<'a> {
         signals: Signals<'a>,
     ) -> Result<Self, Error> {
         let WatchOptions { config, file, status_interval } = options;
+        let started = sys::monotonic_now();
         // This comes first so that a second recorder is refused before it costs anything.
         let server = Server::bind(&config.socket_folder, config.group)?;
         let recorder = Recorder::start_with(&config.recorder, reader)?;
@@ -135,7 +136,7 @@ impl<'a> Service<'a> {
             config_error: None,
             server,
             recorder,
-            started: sys::monotonic_now(),
+            started,
             marks: Marks::default(),
             devices,
             rates: Rates::default(),
@@ -217,11 +218,7 @@ impl<'a> Service<'a> {
             }
             if self.signals.reload.swap(false, Ordering::Relaxed) {
                 let answer = self.reload();
-                let text = match answer["error"].as_str() {
-                    Some(error) => format!("the old configuration goes on: {error}"),
-                    None => "the configuration was read again".to_owned(),
-                };
-                (self.report)(WatchEvent::Note(&text));
+                (self.report)(WatchEvent::Note(&reloaded(&answer)));
             }
             if self.signals.save.swap(false, Ordering::Relaxed) {
                 self.wanted.push(Wanted::by_hand());
@@ -339,7 +336,10 @@ impl<'a> Service<'a> {
         let entries = marks.entry().into_iter().chain(save.entry()).collect();
         let what = if wanted.by_hand { "save" } else { "auto" };
         let (result, kept) = match snapshot.prepare(&Extras { notes: wanted.notes, entries }) {
-            Ok(prepared) => self.unsaved.save(prepared, what, &save),
+            Ok(prepared) => {
+                let prepared = prepared.for_readers(self.config.recorder.readers);
+                self.unsaved.save(prepared, what, &save)
+            }
             Err(error) => (Err(error), false),
         };
         drop(snapshot);
@@ -496,6 +496,20 @@ impl Wanted {
             wants_verdict: false,
         }
     }
+}
+
+/// What came of reading the configuration again, by the answer to a client who asks for that.
+fn reloaded(answer: &Value) -> String {
+    if let Some(error) = answer["error"].as_str() {
+        return format!("the old configuration goes on: {error}");
+    }
+    let restart = answer["reload"]["restart"].as_array().into_iter().flatten();
+    let restart: Vec<&str> = restart.filter_map(Value::as_str).collect();
+    let later = match restart.is_empty() {
+        true => String::new(),
+        false => format!("; at the next start only: {}", restart.join(", ")),
+    };
+    format!("the configuration was read again{later}")
 }
 
 /// Empties a stream that only ends a sleep.

@@ -33,6 +33,9 @@ impl Service<'_> {
         if new.limits != self.config.limits {
             self.gate.set_limits(new.limits, Instant::now());
         }
+        if new.metrics != self.config.metrics {
+            self.metrics_due = Instant::now();
+        }
         let triggers_changed = new.triggers != self.config.triggers;
         let devices_changed = new.devices != self.config.devices;
         self.config = new.with_fixed_parts_of(&self.config);

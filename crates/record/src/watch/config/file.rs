@@ -5,7 +5,7 @@ use super::checks::{Wrong, absolute, at_least, delay, group_id};
 use super::settings::{Config, GroupReads, Limits, Retention};
 use super::trigger::{Defaults, TriggerToml};
 use crate::options::{EngineChoice, Options};
-use crate::triggers::TriggerConfig;
+use crate::triggers::{MAX_WATCHES, TriggerConfig};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -204,6 +204,13 @@ impl FileToml {
                     return Err((span, format!("another trigger is called {name:?}, too")));
                 }
                 triggers.push(checked);
+                if triggers.iter().filter(|other| other.what.watched().is_some()).count()
+                    > MAX_WATCHES
+                {
+                    let text =
+                        format!("more than {MAX_WATCHES} triggers are \"wait\" or \"stall\"");
+                    return Err((span, text));
+                }
             }
         }
         let folder = self.access.socket_folder.map(absolute).transpose()?;

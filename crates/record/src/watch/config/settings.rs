@@ -7,6 +7,7 @@ use crate::triggers::TriggerConfig;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
+use unhitch_formats::container::Readers;
 use unhitch_model::InputMarks;
 
 /// How the always-on recorder works.
@@ -117,7 +118,9 @@ impl Default for Config {
 impl Config {
     /// The options that take effect only at the next start, and are different in `new`.
     pub(in crate::watch) fn fixed_parts_that_differ(&self, new: &Self) -> Vec<&'static str> {
-        let recorder = |config: &Self| format!("{:?}", config.recorder);
+        let recorder = |config: &Self| {
+            format!("{:?}", Options { readers: Readers::Owner, ..config.recorder.clone() })
+        };
         let differ = [
             ("recorder", recorder(self) != recorder(new)),
             ("access.socket_folder", self.socket_folder != new.socket_folder),
@@ -129,8 +132,13 @@ impl Config {
 
     /// This configuration, with those parts as they are in the one that is in use.
     pub(in crate::watch) fn with_fixed_parts_of(self, used: &Self) -> Self {
+        // The group stays; whether it may read traces does not.
+        let readers = match (self.recorder.readers, used.group) {
+            (Readers::Group(_), Some(group)) => Readers::Group(group),
+            _ => Readers::Owner,
+        };
         Self {
-            recorder: used.recorder.clone(),
+            recorder: Options { readers, ..used.recorder.clone() },
             socket_folder: used.socket_folder.clone(),
             group: used.group,
             folder: used.folder.clone(),

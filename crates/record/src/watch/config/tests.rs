@@ -2,6 +2,7 @@
 
 use super::*;
 use std::time::Duration;
+use unhitch_formats::container::Readers;
 use unhitch_model::InputMarks;
 
 fn wrong(text: &str) -> (Option<usize>, String) {
@@ -42,6 +43,29 @@ fn a_wrong_line_is_named_by_its_number() {
         assert_eq!(found, Some(line), "{text}: {words}");
         assert!(words.contains(message), "{text}: {words}");
     }
+}
+
+#[test]
+fn the_kernel_watches_for_a_limited_number_of_triggers() {
+    let wait = "[[trigger]]\nkind = \"wait\"\nthread = \"a\"\nthreshold = \"1s\"\n";
+    assert_eq!(Config::parse(&wait.repeat(16)).unwrap().triggers.len(), 16);
+    let (line, words) = wrong(&wait.repeat(17));
+    assert_eq!(line, Some(16 * 4 + 1), "{words}");
+    assert!(words.contains("more than 16"), "{words}");
+}
+
+#[test]
+fn what_takes_effect_at_the_next_start_is_named() {
+    let parse = |text: &str| Config::parse(text).unwrap();
+    let used = parse("[access]\ngroup = \"root\"\ngroup_reads = \"traces\"\n");
+    let new =
+        parse("[access]\ngroup = \"root\"\ngroup_reads = \"nothing\"\n[recorder]\nrate = 7\n");
+    assert_eq!(used.fixed_parts_that_differ(&new), ["recorder"]);
+    let now = new.with_fixed_parts_of(&used);
+    assert_eq!(now.recorder.readers, Readers::Owner, "what the group may read changes at once");
+    assert_eq!((now.recorder.sample_hz, now.group), (used.recorder.sample_hz, Some(0)));
+    let back = parse("[access]\ngroup = \"root\"\ngroup_reads = \"traces\"\n");
+    assert_eq!(back.with_fixed_parts_of(&now).recorder.readers, Readers::Group(0));
 }
 
 #[test]
