@@ -46,8 +46,10 @@ impl Activity {
     pub fn look(&mut self, display: &Display) -> Result<(), Error> {
         let connection = &display.connection;
         let value = connection.sync_query_counter(self.counter)?.reply()?.counter_value;
-        let limit = Int64 { hi: 0, lo: u32::try_from(IN_USE.as_millis()).unwrap_or(u32::MAX) };
-        self.in_use = value.hi == 0 && value.lo < limit.lo;
+        // The alarm is for exactly what counts as use: one that rang in idleness would be followed by
+        // the next at once.
+        let last = Int64 { hi: 0, lo: u32::try_from(IN_USE.as_millis()).unwrap_or(u32::MAX) - 1 };
+        self.in_use = value.hi == 0 && value.lo <= last.lo;
         if let Some(alarm) = self.alarm.take() {
             connection.sync_destroy_alarm(alarm)?;
         }
@@ -56,7 +58,7 @@ impl Activity {
             let aux = CreateAlarmAux::new()
                 .counter(self.counter)
                 .value_type(VALUETYPE::ABSOLUTE)
-                .value(limit)
+                .value(last)
                 .test_type(TESTTYPE::NEGATIVE_COMPARISON)
                 .delta(Int64 { hi: 0, lo: 0 })
                 .events(1);

@@ -18,6 +18,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use x11rb::connection::Connection;
 use x11rb::protocol::Event as XEvent;
+use x11rb::protocol::sync::ALARMSTATE;
 
 /// How long events are collected while input is marked: each look at them wakes the agent, and then the
 /// recorder. The X server keeps their times. A trigger of the recorder's waits for half a second before
@@ -211,7 +212,8 @@ impl Session {
                 self.focus = None;
             }
             XEvent::MappingNotify(_) => self.remap()?,
-            XEvent::SyncAlarmNotify(_) => {
+            // That an alarm was destroyed is told like its ringing.
+            XEvent::SyncAlarmNotify(alarm) if alarm.state != ALARMSTATE::DESTROYED => {
                 if let Some(activity) = &mut self.activity {
                     activity.look(&self.display)?;
                 }
