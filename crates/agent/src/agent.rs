@@ -173,15 +173,13 @@ impl Agent<'_> {
         if let Err(error) = notification::listen(&bus) {
             self.warn(format!("no buttons of notifications: {error}"));
         }
-        if let Some(key) = of_portal.and_then(|options| options.hot_key.as_ref()) {
-            match Portal::ask(&bus, key) {
-                Ok(portal) => self.portal = Some(portal),
-                Err(error) => self.warn(format!(
-                    "no hot key ({error}): bind `unhitch save` to a key in the desktop's settings"
-                )),
-            }
-        }
+        let key = of_portal.and_then(|options| options.hot_key.as_ref());
+        let asked = key.map(|key| Portal::ask(&bus, key)).transpose();
         self.bus = Some(bus);
+        match asked {
+            Ok(portal) => self.portal = portal,
+            Err(error) => self.has_no_hot_key(&error),
+        }
     }
 
     fn work(&mut self, events: &Receiver<Event>) {
@@ -192,10 +190,7 @@ impl Agent<'_> {
                     // Without X, the bus may still bring keys of the portal; but it is over, too.
                     return self.warn(format!("the session has ended: {reason}"));
                 }
-                Event::Missing(what) => {
-                    self.show(0, "Unhitch", &what, &[]);
-                    self.warn(what);
-                }
+                Event::Missing(what) => self.miss(what),
                 Event::HotKey => {
                     let _ = self.saves.send(Why::HotKey);
                 }
@@ -206,16 +201,28 @@ impl Agent<'_> {
                 Event::SaveFailed { why, error } => {
                     let text = format!("not saved: {error}");
                     // Nobody asked for the others.
-                    if why == Why::HotKey {
-                        self.show(0, "Unhitch", &text, &[]);
+                    match why {
+                        Why::HotKey => self.miss(text),
+                        Why::Hang(_) => self.warn(text),
                     }
-                    self.warn(text);
                 }
                 Event::Judged(saved) => self.judged(&saved),
                 Event::Noted(path) => (self.report)(Report::Noted(path)),
                 Event::Signal(signal) => self.signal(&signal),
             }
         }
+    }
+
+    /// Tells the user of the session what they do without.
+    fn miss(&mut self, what: String) {
+        self.show(0, "Unhitch", &what, &[]);
+        self.warn(what);
+    }
+
+    fn has_no_hot_key(&mut self, error: &Error) {
+        self.miss(format!(
+            "no hot key ({error}): bind `unhitch save` to a key in the desktop's settings"
+        ));
     }
 
     fn warn(&mut self, text: String) {
@@ -298,7 +305,7 @@ impl Agent<'_> {
             }
             Ok(Some(Told::Bound(key))) => self.ready(Some(key), InputMode::Off, false),
             Ok(None) => self.react(signal),
-            Err(error) => self.warn(error.to_string()),
+            Err(error) => self.has_no_hot_key(&error),
         }
     }
 

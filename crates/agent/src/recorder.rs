@@ -74,6 +74,11 @@ impl Connection {
         self.0.get_mut().write_all(format!("{request}\n").as_bytes())
     }
 
+    /// The answer to a request.
+    fn ask(&mut self, request: &Value) -> Result<Value, Error> {
+        self.send(request).and_then(|()| self.receive()).map_err(lost)
+    }
+
     /// The next line.
     fn receive(&mut self) -> io::Result<Value> {
         let mut line = Vec::new();
@@ -83,6 +88,10 @@ impl Connection {
         }
         serde_json::from_slice(&line).map_err(|_| io::ErrorKind::InvalidData.into())
     }
+}
+
+fn lost(error: io::Error) -> Error {
+    Error::Recorder(format!("no answer: {error}"))
 }
 
 /// What the thread that sends marks is told.
@@ -139,7 +148,8 @@ fn ask(connection: &mut Option<Connection>, sockets: &[PathBuf], request: &Value
     None
 }
 
-/// Makes the saves that are asked for, one after the other, each after the marks before it.
+/// Makes the saves that are asked for, one after the other, each after the marks before it. None waits
+/// for the verdict of another: the recorder forgets what is older than its buffers.
 pub fn make_saves(
     sockets: &[PathBuf],
     wanted: &Receiver<Why>,
@@ -151,11 +161,22 @@ pub fn make_saves(
         if marks.send(Outgoing::Flush(waiting)).is_ok() {
             let _ = sent.recv_timeout(FLUSH_TIMEOUT);
         }
-        let failed = |error: String| {
-            let _ = events.send(Event::SaveFailed { why: why.clone(), error });
-        };
-        if let Err(error) = save(sockets, &why, events) {
-            failed(error.to_string());
+        match save(sockets, &why) {
+            Ok(None) => {}
+            Ok(Some((connection, saved))) => {
+                let _ = events.send(Event::Saved { why: why.clone(), saved: saved.clone() });
+                let events = events.clone();
+                std::thread::spawn(move || {
+                    let told = match await_verdict(connection, saved) {
+                        Ok(saved) => Event::Judged(saved),
+                        Err(error) => failed(why, &error),
+                    };
+                    let _ = events.send(told);
+                });
+            }
+            Err(error) => {
+                let _ = events.send(failed(why, &error));
+            }
         }
     }
 }
@@ -189,41 +210,41 @@ fn request(why: &Why) -> Value {
     json!({ "save": save })
 }
 
-fn save(sockets: &[PathBuf], why: &Why, events: &Sender<Event>) -> Result<(), Error> {
-    let lost = |error: io::Error| Error::Recorder(format!("no answer: {error}"));
+/// Has a trace saved; its verdict follows on the connection. There is none if the recorder has already
+/// saved enough of what nobody asked for: it counts those.
+fn save(sockets: &[PathBuf], why: &Why) -> Result<Option<(Connection, Saved)>, Error> {
     let mut connection = Connection::open(sockets, SAVE_TIMEOUT)?;
     if let Why::Hang(hang) = why {
         // On the same connection, so that it has arrived before the trace is saved.
-        connection.send(&json!({ "marks": [hang.mark().json()] })).map_err(lost)?;
-        connection.receive().map_err(lost)?;
+        connection.ask(&json!({ "marks": [hang.mark().json()] }))?;
     }
-    connection.send(&request(why)).map_err(lost)?;
-    let answer = connection.receive().map_err(lost)?;
-    // The recorder counts it. Nobody asked for it, so nobody wants to know.
+    let answer = connection.ask(&request(why))?;
     if answer["suppressed"] == true && *why != Why::HotKey {
-        return Ok(());
+        return Ok(None);
     }
     let Some(path) = answer["path"].as_str() else {
         let error = answer["error"].as_str().unwrap_or("it sent no path");
         return Err(Error::Recorder(error.to_owned()));
     };
-    let mut saved = Saved { path: path.into(), verdict: None };
-    let _ = events.send(Event::Saved { why: why.clone(), saved: saved.clone() });
+    Ok(Some((connection, Saved { path: path.into(), verdict: None })))
+}
+
+fn await_verdict(mut connection: Connection, saved: Saved) -> Result<Saved, Error> {
     let answer = connection.receive().map_err(lost)?;
-    saved.verdict = answer["verdict"]["line"].as_str().map(str::to_owned);
+    let line = answer["verdict"]["line"].as_str().map(str::to_owned);
     let error = answer["verdict"]["error"].as_str();
-    saved.verdict = saved.verdict.or_else(|| Some(format!("not judged: {}", error?)));
-    let _ = events.send(Event::Judged(saved));
-    Ok(())
+    Ok(Saved { verdict: line.or_else(|| Some(format!("not judged: {}", error?))), ..saved })
+}
+
+fn failed(why: Why, error: &Error) -> Event {
+    Event::SaveFailed { why, error: error.to_string() }
 }
 
 /// Adds a note to a trace that this user had saved.
 pub fn add_note(sockets: &[PathBuf], trace: &Path, text: &str) -> Result<(), Error> {
-    let lost = |error: io::Error| Error::Recorder(format!("no answer: {error}"));
     let mut connection = Connection::open(sockets, SAVE_TIMEOUT)?;
     let note = json!({ "path": trace.to_string_lossy(), "text": text });
-    connection.send(&json!({ "note": note })).map_err(lost)?;
-    let answer = connection.receive().map_err(lost)?;
+    let answer = connection.ask(&json!({ "note": note }))?;
     if answer["noted"] == true {
         return Ok(());
     }

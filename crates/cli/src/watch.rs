@@ -135,8 +135,8 @@ fn status_line(status: &Status) -> String {
         status.cpus.iter().take(8).map(|cpu| format!("{:.0}", seconds(cpu.held))).collect();
     let more = if status.cpus.len() > 8 { " …" } else { "" };
     let rate: f64 = status.rates.iter().map(|(_, rate)| rate).sum();
-    let lost = if status.sideband_lost > 0 {
-        format!(", {} of processes lost", plural(status.sideband_lost, "record"))
+    let lost = if status.lost > 0 {
+        format!(", {} lost", plural(status.lost, "record"))
     } else {
         String::new()
     };

@@ -1,6 +1,6 @@
 //! [`Recorder`]: starts recording, reports its status and takes snapshots.
 
-use crate::bpf::RingState;
+use crate::bpf::{Engine, RingState};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::naming::{LocalRules, RuleReader};
@@ -41,8 +41,9 @@ pub struct Status {
     pub memory_bytes: usize,
     /// Processes in the side-band log.
     pub processes: usize,
-    /// Side-band records that the kernel could not deliver.
-    pub sideband_lost: u64,
+    /// Records that were lost so far: of the side-band, which the kernel could not deliver, and of the
+    /// BPF programs, which interrupted each other.
+    pub lost: u64,
 }
 
 /// The state of one CPU's ring.
@@ -115,6 +116,11 @@ impl Recorder {
         &self.info.warnings
     }
 
+    /// What the recording has lacked so far, as a trace that is saved now would say.
+    pub(crate) fn lacks(&self) -> Vec<String> {
+        self.running.session.engine.as_ref().map(Engine::warnings).unwrap_or_default()
+    }
+
     /// What the rings hold, and the event rates since the last call.
     pub fn status(&mut self) -> Status {
         let session = &self.running.session;
@@ -137,8 +143,9 @@ impl Recorder {
             let sideband = session.sideband();
             (sideband.log.processes(), sideband.log.lost())
         };
+        let lost = sideband_lost + session.engine.as_ref().map_or(0, Engine::lost);
         self.counted = (now, counts);
-        Status { cpus, common, rates, memory_bytes, processes, sideband_lost }
+        Status { cpus, common, rates, memory_bytes, processes, lost }
     }
 
     /// Copies the rings; recording continues without a gap.

@@ -1,7 +1,8 @@
 """What a desktop offers on the message bus: notifications and the portal for hot keys.
 
 Prints each call as a line of JSON, with the time (CLOCK_MONOTONIC). Commands on standard input:
-`press NUMBER KEY` presses a button of a notification, `activate` the shortcut that was bound.
+`press NUMBER KEY` presses a button of a notification, `activate` the shortcut that was bound. After
+`refuse`, no shortcut is bound.
 """
 import json
 import sys
@@ -28,6 +29,7 @@ SHORTCUTS = "org.freedesktop.portal.GlobalShortcuts"
 PORTAL = "/org/freedesktop/portal/desktop"
 SESSION = PORTAL + "/session/1/unhitch"
 numbers = 0
+refuses = False
 
 
 def say(**what):
@@ -37,7 +39,7 @@ def say(**what):
 def respond(connection, request, results):
     connection.emit_signal(
         None, request, "org.freedesktop.portal.Request", "Response",
-        GLib.Variant("(ua{sv})", (0, results)))
+        GLib.Variant("(ua{sv})", (1 if refuses else 0, results)))
     return False
 
 
@@ -64,6 +66,7 @@ def called(connection, _sender, _path, _interface, method, parameters, invocatio
 
 
 def command(_channel, condition):
+    global refuses
     line = sys.stdin.readline()
     if not line:
         loop.quit()
@@ -73,6 +76,8 @@ def command(_channel, condition):
         bus.emit_signal(
             None, "/org/freedesktop/Notifications", NOTIFICATIONS, "ActionInvoked",
             GLib.Variant("(us)", (int(words[1]), words[2])))
+    elif words[0] == "refuse":
+        refuses = True
     else:
         bus.emit_signal(
             None, PORTAL, SHORTCUTS, "Activated",

@@ -17,6 +17,7 @@ pub struct Recorder {
     lines: Arc<Mutex<Vec<String>>>,
     subscribers: Arc<Mutex<Vec<UnixStream>>>,
     refuses: Arc<AtomicBool>,
+    judges_never: Arc<AtomicBool>,
 }
 
 impl Recorder {
@@ -36,6 +37,11 @@ impl Recorder {
     /// It makes no more saves: there were too many.
     pub fn refuse(&self) {
         self.refuses.store(true, Ordering::Relaxed);
+    }
+
+    /// Its verdicts take for ever.
+    pub fn judge_never(&self) {
+        self.judges_never.store(true, Ordering::Relaxed);
     }
 
     /// All that it heard, byte for byte.
@@ -100,8 +106,12 @@ impl Recorder {
             let error = "too many saves: try again in 15 s";
             return vec![json!({"error": error, "suppressed": true, "retry_after_ms": 15_000})];
         }
-        let verdict = json!({"version": 1, "line": "editor waited 1.6 s for a <lock>"});
-        vec![json!({"path": trace, "warnings": []}), json!({ "verdict": verdict })]
+        let mut answers = vec![json!({"path": trace, "warnings": []})];
+        if !self.judges_never.load(Ordering::Relaxed) {
+            let verdict = json!({"version": 1, "line": "editor waited 1.6 s for a <lock>"});
+            answers.push(json!({ "verdict": verdict }));
+        }
+        answers
     }
 }
 

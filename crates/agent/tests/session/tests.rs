@@ -24,6 +24,8 @@ pub const TESTS: &[(&str, Test)] = &[
     ("a_window_that_does_not_speak_of_pings_is_not_asked", xterm_is_not_asked),
     ("saves_of_others_are_shown_once", subscription),
     ("on_wayland_the_portal_has_the_hot_key", portal),
+    ("a_portal_that_refuses_the_hot_key_is_told", portal_refuses),
+    ("a_slow_verdict_delays_no_other_save", slow_verdict),
 ];
 
 const NO_PINGS: &str = "not_answering_ms = 0\n";
@@ -423,6 +425,29 @@ fn portal() -> Result<(), Missing> {
     desktop.services.tell("activate");
     until("a save", || desktop.recorder.saves().first().cloned());
     desktop.notification("editor waited");
+    Ok(())
+}
+
+fn portal_refuses() -> Result<(), Missing> {
+    let mut desktop = Session::start()?;
+    desktop.services.tell("refuse");
+    let agent = desktop.agent_in("", &[("WAYLAND_DISPLAY", "wayland-9"), ("DISPLAY", "")]);
+    desktop.notification("bind `unhitch save` to a key");
+    assert!(agent.line("warning: no hot key").contains("did not bind"));
+    Ok(())
+}
+
+fn slow_verdict() -> Result<(), Missing> {
+    let desktop = Session::start()?;
+    let agent = desktop.agent(NO_PINGS);
+    let _window = desktop.xterm();
+    desktop.recorder.judge_never();
+    press_hot_key(&desktop);
+    until("a save", || (desktop.recorder.saves().len() == 1).then_some(()));
+    std::thread::sleep(Duration::from_millis(1100));
+    press_hot_key(&desktop);
+    until("a second save", || (desktop.recorder.saves().len() == 2).then_some(()));
+    agent.line("saved: ");
     Ok(())
 }
 

@@ -378,16 +378,12 @@ impl Engine {
 
     /// How often each kind of event has occurred, by name.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
-        COUNTERS
-            .iter()
-            .map(|&(name, at)| (name, self.cpus.iter().map(|&cpu| self.counter(cpu, at)).sum()))
-            .collect()
+        COUNTERS.iter().map(|&(name, at)| (name, self.sum(at))).collect()
     }
 
     /// How many switches the kernel has counted, and how many have reached the programs.
     fn switches(&self) -> Option<(u64, u64)> {
-        let seen = self.cpus.iter().map(|&cpu| self.counter(cpu, COUNTERS[0].1)).sum();
-        Some((procfs::context_switches()?, seen))
+        Some((procfs::context_switches()?, self.sum(COUNTERS[0].1)))
     }
 
     /// What the kernel counted and the programs did not see, if that is more than noise.
@@ -407,10 +403,19 @@ impl Engine {
         })
     }
 
+    /// Of all CPUs, what they count at `at`.
+    fn sum(&self, at: usize) -> u64 {
+        self.cpus.iter().map(|&cpu| self.counter(cpu, at)).sum()
+    }
+
+    /// Records that have no place in a ring.
+    pub(crate) fn lost(&self) -> u64 {
+        self.sum(NOT_RESERVED_AT)
+    }
+
     /// What the user must know of the recording so far.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let sum = |at| self.cpus.iter().map(|&cpu| self.counter(cpu, at)).sum::<u64>();
-        let lost = sum(NOT_RESERVED_AT);
+        let lost = self.lost();
         let without_room = self.unwinding.as_ref().map_or(0, Unwinding::without_room);
         let lost = (lost > 0).then(|| {
             format!("{} were lost because programs interrupted each other", plural(lost, "record"))
@@ -422,8 +427,8 @@ impl Engine {
         let compared = self.compare_stacks.then(|| {
             format!(
                 "compared {} of the cache with stacks that were unwound: {} differed",
-                plural(sum(CACHED_AT), "stack"),
-                units::count(sum(DIFFERED_AT))
+                plural(self.sum(CACHED_AT), "stack"),
+                units::count(self.sum(DIFFERED_AT))
             )
         });
         let all = self.hook.warning().into_iter().chain(lost).chain(crowded);

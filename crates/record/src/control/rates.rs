@@ -23,6 +23,12 @@ impl Bucket {
         Self { capacity, per_second, tokens: capacity, filled: now }
     }
 
+    /// As full as another bucket, as far as it has room.
+    pub(crate) fn with_tokens_of(self, other: &mut Self, now: Instant) -> Self {
+        other.fill(now);
+        Self { tokens: other.tokens.min(self.capacity), ..self }
+    }
+
     fn fill(&mut self, now: Instant) {
         let seconds = now.saturating_duration_since(self.filled).as_secs_f64();
         self.tokens = (self.tokens + seconds * self.per_second).min(self.capacity);

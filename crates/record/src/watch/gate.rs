@@ -48,9 +48,9 @@ impl Gate {
         }
     }
 
-    /// Sets other limits; what was counted stays.
+    /// Sets other limits; what was counted stays, and a spent bucket is not filled.
     pub(super) fn set_limits(&mut self, limits: Limits, now: Instant) {
-        self.bucket = bucket(limits, now);
+        self.bucket = bucket(limits, now).with_tokens_of(&mut self.bucket, now);
     }
 
     /// Asks whether a hit of `name` may be saved. If not, it is counted.
@@ -170,6 +170,22 @@ mod tests {
         assert_eq!(gate.pass("b", Duration::ZERO, true, later).unwrap_err().0, reason::BUSY);
         let (why, wait) = gate.pass("a", Duration::from_secs(60), false, later).unwrap_err();
         assert_eq!((why, wait), (reason::INTERVAL, Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn other_limits_do_not_fill_the_bucket() {
+        let now = Instant::now();
+        let mut gate = Gate::new(Limits { per_hour: 10, burst: 1, ..Limits::default() }, now);
+        assert!(gate.pass("a", Duration::ZERO, false, now).is_ok());
+        gate.set_limits(Limits { per_hour: 60, burst: 5, ..Limits::default() }, now);
+        assert_eq!(gate.pass("a", Duration::ZERO, false, now).unwrap_err().0, reason::BUCKET);
+        let later = now + Duration::from_secs(61);
+        assert!(gate.pass("a", Duration::ZERO, false, later).is_ok());
+        gate.set_limits(Limits { per_hour: 60, burst: 2, ..Limits::default() }, later);
+        let much_later = later + Duration::from_secs(3600);
+        gate.set_limits(Limits { per_hour: 60, burst: 1, ..Limits::default() }, much_later);
+        assert!(gate.pass("a", Duration::ZERO, false, much_later).is_ok());
+        assert!(gate.pass("a", Duration::ZERO, false, much_later).is_err());
     }
 
     #[test]

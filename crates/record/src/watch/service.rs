@@ -290,10 +290,18 @@ impl<'a> Service<'a> {
         }
     }
 
+    fn count(&mut self, save: &SaveFile) {
+        match save.by_hand {
+            true => self.counts.by_hand += 1,
+            false => self.counts.automatic += 1,
+        }
+    }
+
     fn retry(&mut self) {
         let mut written = Vec::new();
         self.unsaved.retry(|saved, save| written.push((saved, save)));
         for (saved, save) in written {
+            self.count(&save);
             self.enqueue(saved, save, None, false);
         }
     }
@@ -348,10 +356,7 @@ impl<'a> Service<'a> {
         }
         match result {
             Ok(saved) => {
-                match save.by_hand {
-                    true => self.counts.by_hand += 1,
-                    false => self.counts.automatic += 1,
-                }
+                self.count(&save);
                 self.gate.note_saved(&wanted.key);
                 if let Some(uid) = wanted.uid {
                     self.asked.push_back((saved.path.clone(), uid));

@@ -23,7 +23,7 @@ impl Service<'_> {
             "now_ns": sys::monotonic_now().nanos(),
             "held_ns": status.common.duration_ns(),
             "events_per_s": rate.round(),
-            "lost": status.sideband_lost,
+            "lost": status.lost,
             "marks_input": self.config.input.name(),
             "marks_devices": self.config.devices.name(),
             "group_reads": self.config.group_reads.name(),
@@ -67,8 +67,9 @@ impl Service<'_> {
         json["folder"] = json!(self.config.folder.to_string_lossy());
         json["configuration"] = json!(self.file.as_ref().map(|file| file.to_string_lossy()));
         json["configuration_error"] = json!(self.config_error);
-        let warnings: Vec<String> =
-            self.recorder.warnings().iter().cloned().chain(self.devices_not_read()).collect();
+        let mut warnings = self.recorder.warnings().to_vec();
+        warnings.extend(self.recorder.lacks());
+        warnings.extend(self.devices_not_read());
         json["warnings"] = json!(warnings);
     }
 

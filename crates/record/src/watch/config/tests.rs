@@ -33,6 +33,17 @@ fn a_wrong_line_is_named_by_its_number() {
             "needs one of thread",
         ),
         ("[[trigger]]\nkind = \"heartbeat\"\nthreshold = \"1ms\"", 3, "at least 10ms"),
+        ("\n[[trigger]]\nkind = \"hung_task\"\nthreshold = \"1s\"", 2, "threshold is no option"),
+        (
+            "[[trigger]]\nkind = \"stall\"\nthreshold = \"1s\"\npid = 3\nidle_waits = true",
+            1,
+            "idle_waits is no option of a trigger of kind stall",
+        ),
+        (
+            "[[trigger]]\nkind = \"pressure\"\nresource = \"io\"\nthreshold = \"3s\"\nwindow = \"2s\"",
+            5,
+            "below it",
+        ),
         (
             "[[trigger]]\nkind = \"hung_task\"\n[[trigger]]\nkind = \"hung_task\"\nname = \"hung_task-1\"",
             3,
@@ -105,46 +116,29 @@ fn the_packaged_file_documents_every_option() {
     let all = all.replace("user = \"alice\"", "user = \"root\"");
     let config = Config::parse(&all).unwrap_or_else(|error| panic!("{error:?}\n{all}"));
     assert!(config.triggers.len() >= 7, "{:?}", config.triggers);
-    for option in OPTIONS {
-        assert!(all.lines().any(|line| line.starts_with(&format!("{option} = "))), "{option}");
+    let options = options();
+    assert!(options.len() > 35, "{options:?}");
+    for option in options {
+        // Of two that exclude each other, one is told of.
+        let is_told_of = text.contains(&format!("`{option}`"));
+        let is_there = all.lines().any(|line| line.starts_with(&format!("{option} = ")));
+        assert!(is_there || is_told_of, "{option}");
     }
 }
 
+/// What the parser says it expects where it finds something else.
+fn expected(text: &str) -> Vec<String> {
+    let (_, message) = wrong(text);
+    let (_, names) = message.split_once("expected ").unwrap_or_else(|| panic!("{message}"));
+    names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
 /// Every option of the file.
-const OPTIONS: [&str; 35] = [
-    "engine",
-    "memory",
-    "rate",
-    "user_stacks",
-    "min_wait",
-    "stack_budget",
-    "socket_folder",
-    "group",
-    "group_reads",
-    "folder",
-    "max_traces",
-    "max_bytes",
-    "min_free",
-    "per_hour",
-    "burst",
-    "min_interval",
-    "delay",
-    "input",
-    "enabled",
-    "file",
-    "every",
-    "kind",
-    "name",
-    "threshold",
-    "thread",
-    "process",
-    "pid",
-    "control_group",
-    "user",
-    "all_threads",
-    "idle_waits",
-    "resource",
-    "full",
-    "window",
-    "command",
-];
+fn options() -> Vec<String> {
+    let tables = expected("other = 1");
+    let of = |table: &String| match table.as_str() {
+        "trigger" => expected("[[trigger]]\nother = 1"),
+        table => expected(&format!("[{table}]\nother = 1")),
+    };
+    tables.iter().flat_map(of).collect()
+}

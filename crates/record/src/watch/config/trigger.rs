@@ -64,6 +64,7 @@ impl TriggerToml {
         number: usize,
     ) -> Result<Option<TriggerConfig>, Wrong> {
         let what = self.what(span)?;
+        self.has_only_options_of(what.kind(), span)?;
         let name = match &self.name {
             Some(name) if name.as_ref().is_empty() || name.as_ref().len() > 64 => {
                 return Err((name.span(), "a name has 1 to 64 bytes".to_owned()));
@@ -105,7 +106,9 @@ impl TriggerToml {
                 let window = window.transpose()?.unwrap_or(Duration::from_secs(2));
                 let threshold = threshold(1)?;
                 if window > Duration::from_secs(10) || threshold > window {
-                    return Err(missing("a window of at most 10s, and a threshold below it"));
+                    let at = self.window.as_ref().or(self.threshold.as_ref()).map(Spanned::span);
+                    let wrong = "the window has at most 10s, and the threshold is below it";
+                    return Err((at.unwrap_or_else(|| span.clone()), wrong.to_owned()));
                 }
                 What::Pressure(Pressure {
                     resource: self.resource.ok_or_else(|| missing("resource"))?,
@@ -124,6 +127,30 @@ impl TriggerToml {
                     None => Duration::from_secs(5),
                 },
             },
+        })
+    }
+
+    /// What an option of another kind was meant to do would silently not be done.
+    fn has_only_options_of(&self, kind: &str, span: &std::ops::Range<usize>) -> Result<(), Wrong> {
+        let watches: &[&str] = &["wait", "stall"];
+        let options: [(&str, bool, &[&str]); 13] = [
+            ("threshold", self.threshold.is_some(), &["wait", "stall", "pressure", "heartbeat"]),
+            ("thread", self.thread.is_some(), watches),
+            ("process", self.process.is_some(), watches),
+            ("pid", self.pid.is_some(), watches),
+            ("user", self.user.is_some(), watches),
+            ("control_group", self.control_group.is_some(), &["wait", "stall", "pressure"]),
+            ("all_threads", self.all_threads, watches),
+            ("idle_waits", self.idle_waits, &["wait"]),
+            ("resource", self.resource.is_some(), &["pressure"]),
+            ("full", self.full, &["pressure"]),
+            ("window", self.window.is_some(), &["pressure"]),
+            ("command", self.command.is_some(), &["command"]),
+            ("every", self.every.is_some(), &["command"]),
+        ];
+        let foreign = options.iter().find(|(_, given, kinds)| *given && !kinds.contains(&kind));
+        foreign.map_or(Ok(()), |(option, ..)| {
+            Err((span.clone(), format!("{option} is no option of a trigger of kind {kind}")))
         })
     }
 
