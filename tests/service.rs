@@ -283,6 +283,30 @@ fn live_a_killed_recorder_leaves_no_half_file_and_comes_back() {
     assert!(saved.iter().all(|path| Path::new(path).exists()), "{saved:?}");
 }
 
+/// A recorder can be killed while it starts a process, which has its socket until the program begins.
+#[test]
+fn live_a_socket_that_another_process_inherited_is_stale() {
+    let test = "live_a_socket_that_another_process_inherited_is_stale";
+    let listen = "import os, socket, sys\n\
+                  listener = socket.socket(socket.AF_UNIX)\n\
+                  listener.bind(sys.argv[1])\n\
+                  listener.listen()\n\
+                  if os.fork() == 0: sys.stdin.read()\n\
+                  os._exit(0)\n";
+    let Some(mut service) = Service::start(test, "", "") else { return };
+    service.signal(rustix::process::Signal::TERM);
+    service.child.wait().unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-c", listen, &service.socket()]).stdin(Stdio::piped());
+    let Ok(mut python) = python.spawn() else { return skipped(test, "python3 is missing") };
+    // The child of it ends with this.
+    let _stdin = python.stdin.take();
+    python.wait().unwrap();
+    UnixStream::connect(service.socket()).expect("the child listens");
+    service.kill_and_restart(test);
+    service.status();
+}
+
 #[test]
 fn live_what_a_killed_recorder_left_undone_is_done_by_the_next() {
     let test = "live_what_a_killed_recorder_left_undone_is_done_by_the_next";

@@ -24,11 +24,7 @@ describe.skipIf(skipReason("access") !== null)("access", () => {
     await page.waitForSelector("[data-answer]");
     await settled(page);
   });
-  afterEach(async ({ task }) => {
-    await bed.screenshot(page, `access ${task.name}`, task);
-    await page.context().close();
-    bed.expectNoComplaints();
-  });
+  afterEach(({ task }) => bed.end(page, `access ${task.name}`, task));
 
   test("no view has a serious finding", async () => {
     for (const [key, ready] of [

@@ -27,11 +27,7 @@ describe.skipIf(skipReason("golden") !== null)("golden", () => {
   beforeEach(async () => {
     page = await bed.page();
   });
-  afterEach(async ({ task }) => {
-    await bed.screenshot(page, `golden ${task.name}`, task);
-    await page.context().close();
-    bed.expectNoComplaints();
-  });
+  afterEach(({ task }) => bed.end(page, `golden ${task.name}`, task));
 
   /** A row of the table below the bar. */
   const part = async (at: number) =>

@@ -184,11 +184,27 @@ export class TestBed {
     });
   }
 
+  /** Ends a test and its page; fails if browser or page complained of anything but `expected`. */
+  async end(page: Page, name: string, task?: Readonly<RunnerTestCase>, expected?: RegExp) {
+    await this.screenshot(page, name, task);
+    await close(page);
+    if (expected) this.allow(expected);
+    this.expectNoComplaints();
+  }
+
   async stop(): Promise<void> {
+    const pages = this.browser.contexts().flatMap((context) => context.pages());
+    await Promise.all(pages.map(close));
     await this.browser.close();
     this.server.kill("SIGTERM");
     rmSync(join(this.folder, ".."), { recursive: true, force: true });
   }
+}
+
+/** Closes a page, also while a route of it waits for its answer, which would fail the whole run. */
+async function close(page: Page): Promise<void> {
+  await page.unrouteAll({ behavior: "ignoreErrors" });
+  await page.context().close();
 }
 
 async function serveBuilt(context: BrowserContext, dist: string): Promise<void> {

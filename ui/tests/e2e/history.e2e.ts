@@ -20,11 +20,7 @@ describe.skipIf(skipReason("history") !== null)("history", () => {
     await page.waitForSelector("[data-answer='1']");
     await settled(page);
   });
-  afterEach(async ({ task }) => {
-    await bed.screenshot(page, `history ${task.name}`, task);
-    await page.context().close();
-    bed.expectNoComplaints();
-  });
+  afterEach(({ task }) => bed.end(page, `history ${task.name}`, task));
 
   const button = (name: string | RegExp) => page.getByRole("button", { name }).first();
   const entries = () => page.evaluate(() => history.length);

@@ -38,11 +38,7 @@ describe.skipIf(skipReason("looks") !== null)("looks", () => {
   beforeEach(async () => {
     page = await bed.page();
   });
-  afterEach(async ({ task }) => {
-    await bed.screenshot(page, `looks ${task.name}`, task);
-    await page.context().close();
-    bed.expectNoComplaints();
-  });
+  afterEach(({ task }) => bed.end(page, `looks ${task.name}`, task));
 
   const go = (query: string) => page.goto(new URL(`/?${query}`, bed.address).href);
   const starve = async () => {

@@ -293,11 +293,7 @@ describe.skipIf(skipReason("menus") !== null)("menus", () => {
     await page.context().close();
   });
   afterAll(() => bed?.stop());
-  afterEach(async ({ task }) => {
-    await bed.screenshot(page, `menus ${task.name}`, task);
-    await page.context().close();
-    bed.expectNoComplaints();
-  });
+  afterEach(({ task }) => bed.end(page, `menus ${task.name}`, task));
 
   const state = () =>
     page.evaluate(() => `${location.href}\n${document.querySelector("main")?.innerText}`);

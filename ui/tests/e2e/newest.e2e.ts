@@ -32,11 +32,7 @@ describe.skipIf(skipReason("newest") !== null)("newest", () => {
       await route.fulfill({ response: answer, json: isRead ? status : { ...status, ...part } });
     });
   });
-  afterEach(async ({ task }) => {
-    await bed.screenshot(page, `newest ${task.name}`, task);
-    await page.context().close();
-    bed.expectNoComplaints();
-  });
+  afterEach(({ task }) => bed.end(page, `newest ${task.name}`, task));
 
   const go = (query: string) => page.goto(new URL(`/?${query}`, bed.address).href);
   const banner = () => page.getByText("The rest is being read: 42 %");

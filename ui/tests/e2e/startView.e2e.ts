@@ -22,11 +22,7 @@ describe.skipIf(skipReason("start view") !== null)("start view", () => {
     page = await bed.page();
     await page.waitForSelector("[data-trace]");
   });
-  afterEach(async ({ task }) => {
-    await bed.screenshot(page, `start view ${task.name}`, task);
-    await page.context().close();
-    bed.expectNoComplaints();
-  });
+  afterEach(({ task }) => bed.end(page, `start view ${task.name}`, task));
 
   const params = () => Object.fromEntries(new URL(page.url()).searchParams);
   const goto = async (query: string, wanted: string) => {

@@ -209,11 +209,8 @@ describe.skipIf(skipReason("surfaces") !== null)("surfaces", () => {
   });
   afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
-    await bed.screenshot(page, `surfaces ${task.name}`, task);
-    await page.context().close();
     // A damaged or missing trace and a wrong filter are refused, which the browser reports.
-    bed.allow(/status of (400|404|422)/);
-    bed.expectNoComplaints();
+    await bed.end(page, `surfaces ${task.name}`, task, /status of (400|404|422)/);
   });
 
   for (const { name, query, show } of SURFACES)

@@ -44,10 +44,7 @@ describe.skipIf(skipReason("tasks") !== null)("tasks", () => {
     await page.waitForSelector("[data-trace]");
     steps = 0;
   });
-  afterEach(async () => {
-    await page.context().close();
-    bed.expectNoComplaints();
-  });
+  afterEach(({ task }) => bed.end(page, `tasks ${task.name}`, task));
 
   // Each of these is one step of a user: a click, a drag, a key, or a word typed.
   const click = async (what: string | RegExp, role: "button" | "menuitem" | "tab" = "button") => {

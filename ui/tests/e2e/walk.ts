@@ -151,10 +151,8 @@ export function walks(title: string, { fill, options, recordings, isLookedAt, mo
     afterAll(() => bed?.stop());
     afterEach(async ({ task }) => {
       if (!walk) return;
-      await bed.screenshot(walk.page, `${title} ${task.name}`, task);
-      await walk.page.context().close();
+      await bed.end(walk.page, `${title} ${task.name}`, task);
       walk = null;
-      bed.expectNoComplaints();
     });
 
     const begin = async (query: string, isLookedAt = true) => {

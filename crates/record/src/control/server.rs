@@ -4,7 +4,7 @@
 use super::line::Lines;
 use super::peer::{Class, Peer, peer};
 use super::request::{self, Request};
-use super::socket::{MAX_LINE_LEN, REQUEST_TIMEOUT, SOCKET, connect, own_folder};
+use super::socket::{MAX_LINE_LEN, REQUEST_TIMEOUT, SOCKET, connect, has_ended, own_folder};
 use crate::error::Error;
 use crate::sys;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -76,11 +76,13 @@ impl Server {
             let path = path.clone();
             move |source| Error::File { action, path, source }
         };
+        let remove = || fs::remove_file(&path).map_err(failed("remove the stale socket"));
         match connect(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(&path).map_err(failed("remove the stale socket"))?;
-            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove()?,
+            // One that is killed while it starts a process leaves its socket to that one until the
+            // program begins.
+            Ok(socket) if has_ended(&socket) => remove()?,
             // A recorder that is too busy to accept is a recorder, too.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 return Err(Error::AlreadyWatching { socket: path });

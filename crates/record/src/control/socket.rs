@@ -3,6 +3,8 @@
 use super::peer::is_owner;
 use crate::error::Error;
 use crate::sys;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::fd::AsFd;
@@ -31,6 +33,18 @@ pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
 pub(super) fn check_owner(socket: &UnixStream) -> io::Result<()> {
     let uid = sys::peer(socket.as_fd())?.uid;
     if is_owner(uid) { Ok(()) } else { Err(foreign_user(uid)) }
+}
+
+/// True if the process that began to listen at the other end has ended. Unknown is false.
+pub(super) fn has_ended(socket: &UnixStream) -> bool {
+    let Ok(listener) = sys::peer(socket.as_fd()) else { return false };
+    // 0: a process of another PID namespace.
+    let Some(pid) = Pid::from_raw(listener.pid as i32) else { return false };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        // It can be read once the process is a zombie.
+        Ok(process) => sys::poll(&[process.as_fd()], 0).is_ok_and(|ready| ready[0].readable),
+        Err(error) => error == Errno::SRCH,
+    }
 }
 
 /// The error for a socket or folder of another user.
