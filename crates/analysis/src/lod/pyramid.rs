@@ -290,6 +290,24 @@ impl Pyramid {
         for (state, before) in self.states.iter().zip(self.before.get(from..).unwrap_or(&[])) {
             sums[*state as usize] = *before;
         }
+        self.each_before(at, block, |state, ns| sums[state] += ns);
+        sums
+    }
+
+    /// The same for one state.
+    pub fn sum_before(&self, state: LaneState, at: u64, block: usize) -> u64 {
+        let slot = self.states.iter().position(|known| *known == state);
+        let before = slot.and_then(|slot| self.before.get(block * self.states.len() + slot));
+        let mut sum = before.copied().unwrap_or(0);
+        self.each_before(at, block, |found, ns| {
+            sum += if found == state as usize { ns } else { 0 }
+        });
+        sum
+    }
+
+    /// Calls `take` with the state of each slice of a block that begins before `at`, and how long it
+    /// lasts until then.
+    fn each_before(&self, at: u64, block: usize, mut take: impl FnMut(usize, u64)) {
         let (slices, _, span) = self.block(block);
         let mut next = slices.iter().map(|slice| span.start + u64::from(slice >> LOW_BITS)).skip(1);
         let mut start = span.start;
@@ -298,24 +316,9 @@ impl Pyramid {
                 break;
             }
             let end = next.next().unwrap_or(span.end);
-            sums[(slice & STATE) as usize] += end.min(at) - start;
+            take((slice & STATE) as usize, end.min(at) - start);
             start = end;
         }
-        sums
-    }
-
-    /// The same for one state.
-    pub fn sum_before(&self, state: LaneState, at: u64, block: usize) -> u64 {
-        let slot = self.states.iter().position(|known| *known == state);
-        let before = slot
-            .and_then(|slot| self.before.get(block * self.states.len() + slot))
-            .copied()
-            .unwrap_or(0);
-        let slices = self.slices_of(block).take_while(|slice| slice.start < at);
-        before
-            + slices
-                .map(|slice| if slice.state == state { slice.end.min(at) - slice.start } else { 0 })
-                .sum::<u64>()
     }
 
     /// How long the lane was in a state inside `window`.

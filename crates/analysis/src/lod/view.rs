@@ -140,10 +140,12 @@ pub(super) fn look(pyramid: &Pyramid, screen: &Screen, runs: bool) -> Raw {
     let min_ns = screen.min_whole_ns();
     pyramid.long(window.clone(), min_ns, &mut raw.whole);
     let (mut whole, mut at) = (0, Edge::new(pyramid, window.start, 0));
+    let first = screen.column_of(Time::from_nanos(window.start));
     let last = screen.column_of(Time::from_nanos(window.end - 1));
-    for column in screen.column_of(Time::from_nanos(window.start))..=last {
-        let end = screen.edge(column + 1).nanos().min(window.end);
-        let start = screen.edge(column).nanos().max(window.start);
+    let mut end = screen.edge(first).nanos().max(window.start);
+    for column in first..=last {
+        let start = end;
+        end = screen.edge(column + 1).nanos().min(window.end);
         if start >= end {
             continue;
         }
@@ -202,17 +204,9 @@ fn difference(later: &Sums, earlier: &Sums) -> Sums {
 fn cell(column: u32, sums: &Sums) -> Option<Cell> {
     let ns: u64 = sums.iter().sum();
     let rest_ns = sums[LaneState::Idle as usize] + sums[LaneState::Unknown as usize];
-    let nothing_busy = ns == rest_ns;
-    let mut most: Option<LaneState> = None;
-    for state in LaneState::ALL {
-        // Of equal times, the first state in the registry wins.
-        if state.is_busy() != nothing_busy
-            && most.is_none_or(|most| sums[state as usize] > sums[most as usize])
-        {
-            most = Some(state);
-        }
-    }
-    let state = most?;
+    // Of equal times, the first state in the registry wins.
+    let states = LaneState::ALL.into_iter().rev().filter(|state| state.is_busy() == (ns > rest_ns));
+    let state = states.max_by_key(|state| sums[*state as usize])?;
     (ns > 0).then_some(Cell { column, state, thread: None, busy_ns: ns - rest_ns, ns, samples: 0 })
 }
 
