@@ -1,5 +1,5 @@
 /** What the menus of lanes, slices, processes and table cells do with a thread or a process. */
-import { batch } from "@preact/signals";
+import { batch, type Signal } from "@preact/signals";
 import { tables } from "./api/data";
 import { pidOf, tidOf } from "./api/ids";
 import { joined } from "./api/params";
@@ -47,7 +47,7 @@ export function tableOf(preset: string, part: Partial<store.Selection>, where = 
 }
 
 export function hide(key: string): void {
-  store.hidden.value = [...store.hidden.peek().filter((k) => k !== key), key];
+  add(store.hidden, [key]);
 }
 
 /** Narrows the stacks if they are shown, else the table, and shows it. */
@@ -105,17 +105,22 @@ function without(
   return [{ title: `Without this ${what}`, hint, run: () => void run() }];
 }
 
-/** Shows a thread's lane, and the time that a menu is about, even if the user hid the lane. */
-function showThread(lane: string, range: Range | null): void {
-  batch(() => {
-    store.hidden.value = store.hidden.peek().filter((key) => key !== lane);
-    navigateTo({ lane, from: range?.from ?? null, to: range?.to ?? null });
-  });
+/** Shows a lane, or the lanes of a process (`p3`), and the time that a menu is about. */
+function showItem(lane: string, range: Range | null): MenuItem {
+  return {
+    title: "Show on the timeline",
+    run: () => navigateTo({ lane, from: range?.from ?? null, to: range?.to ?? null }),
+  };
 }
 
 function pinItem(lane: string, called: string): MenuItem {
   const pinned = store.pins.peek().includes(lane);
   return { title: `${pinned ? "Unpin" : "Pin"} ${called}`, run: () => store.togglePin(lane) };
+}
+
+/** The items about a lane itself. */
+export function pinAndHide(lane: string, called: string): MenuItem[] {
+  return [pinItem(lane, called), { title: `Hide ${called}`, run: () => hide(lane) }];
 }
 
 /**
@@ -127,7 +132,7 @@ export function threadItems(thread: ThreadIx, range: Range | null, isShown = fal
   const { threads } = store.selection.peek();
   const alone = { threads: [thread], process: null, ...(range === null ? {} : { range }) };
   return [
-    ...(isShown ? [] : [{ title: "Show on the timeline", run: () => showThread(lane, range) }]),
+    ...(isShown ? [] : [showItem(lane, range)]),
     ...(range === null
       ? []
       : [{ title: "Explain this", hint: "E", run: () => explainThread(thread, range) }]),
@@ -143,8 +148,7 @@ export function threadItems(thread: ThreadIx, range: Range | null, isShown = fal
       hint: "Ctrl+click",
       run: () => store.addThread(thread),
     },
-    pinItem(lane, "the lane"),
-    { title: "Hide the lane", run: () => hide(lane) },
+    ...pinAndHide(lane, "its lane"),
     { title: "Flame graph of its waits", run: () => flameOf("wait", alone) },
     { title: "Flame graph of its samples", run: () => flameOf("sample", alone) },
     { title: "Table of its waits", run: () => tableOf("waits", alone) },
@@ -166,14 +170,20 @@ export function laneItems({
   return thread ? threadItems(threadIx(Number(thread[1])), time, true) : [];
 }
 
-/** Maximum lanes that are pinned at once: more would fill the timeline. */
-const MAX_PINS = 16;
+/** Maximum lanes that are pinned or hidden at once: more would fill the timeline, or the address. */
+const MAX_LANES = 16;
 
-/** The items about several threads: of a process, or of a group of a table. */
-export function severalItems(threads: readonly ThreadIx[], range: Range | null): MenuItem[] {
-  if (threads.length < 2) return [];
+/** The items about several threads: of a process, of a group of a table, or of a crowd. */
+export function severalItems(
+  threads: readonly ThreadIx[],
+  range: Range | null,
+  isShown = false,
+): MenuItem[] {
+  const [first, ...others] = threads;
+  if (first === undefined || others.length === 0) return [];
   const lanes = threads.map((thread) => `t${thread}`);
   return [
+    ...(isShown ? [] : [showItem(`t${first}`, range)]),
     ...(range === null
       ? []
       : [
@@ -192,26 +202,25 @@ export function severalItems(threads: readonly ThreadIx[], range: Range | null):
       title: `Select its ${plural(threads.length, "thread")}`,
       run: () => store.select({ threads, process: null }),
     },
-    ...(threads.length <= MAX_PINS
+    ...(threads.length <= MAX_LANES
       ? [
-          {
-            title: "Pin its lanes",
-            run: () =>
-              (store.pins.value = [
-                ...store.pins.peek().filter((lane) => !lanes.includes(lane)),
-                ...lanes,
-              ]),
-          },
+          { title: "Pin its lanes", run: () => add(store.pins, lanes) },
+          { title: "Hide its lanes", run: () => add(store.hidden, lanes) },
         ]
       : []),
   ];
 }
 
-/** The items about a process; `threads` are all of its threads that are known. */
+function add(to: Signal<readonly string[]>, lanes: readonly string[]): void {
+  to.value = [...to.peek().filter((lane) => !lanes.includes(lane)), ...lanes];
+}
+
+/** The items about a process; `threads` are all of its threads that are known. `isShown`: as above. */
 export function processItems(
   process: ProcessIx,
   threads: readonly ThreadIx[],
   range: Range | null,
+  isShown = false,
 ): MenuItem[] {
   const alone = { threads: [], process, ...(range === null ? {} : { range }) };
   const [only, ...others] = threads;
@@ -219,7 +228,8 @@ export function processItems(
     ...(range !== null && only !== undefined && others.length === 0
       ? [{ title: "Explain its thread", hint: "E", run: () => explainThread(only, range) }]
       : []),
-    ...severalItems(threads, range),
+    ...(isShown ? [] : [showItem(`p${process}`, range)]),
+    ...severalItems(threads, range, true),
     ...(only !== undefined && others.length === 0 ? [pinItem(`t${only}`, "its lane")] : []),
     {
       title: "Only this process, in all views",

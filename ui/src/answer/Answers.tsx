@@ -96,7 +96,8 @@ function Open() {
           <>
             <p>Nothing hung long enough to report. Still, any wait can be explained:</p>
             <ol>
-              <li>Drag over the time in question, on the thread's lane in the timeline below.</li>
+              <li>Click a thread in the timeline below.</li>
+              <li>Drag over the time in question, on its lane.</li>
               <li>
                 Press <kbd>E</kbd>, or choose <em>Explain</em> in the box that appears.
               </li>

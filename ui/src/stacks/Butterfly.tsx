@@ -247,7 +247,7 @@ function Elsewhere() {
 function Wing({ title, node, whole }: { title: string; node: ButterflyNode; whole: number }) {
   return (
     <section class="wing" aria-label={title}>
-      <h3 class="section-title">{title}</h3>
+      <h2 class="section-title">{title}</h2>
       <div role="tree" aria-label={title}>
         <Branch
           key={node.name}

@@ -115,7 +115,7 @@ function Instructions({ data }: { data: HotFunction }) {
       .join("\n");
   return (
     <section aria-label={`Instructions of ${data.function}`}>
-      <h3 class="section-title">
+      <h2 class="section-title">
         {data.function}
         <button
           type="button"
@@ -124,7 +124,7 @@ function Instructions({ data }: { data: HotFunction }) {
         >
           Copy
         </button>
-      </h3>
+      </h2>
       <p class="dim">
         {plural(data.inside, "sample")} in it{data.module && `, ${data.module}`}
       </p>

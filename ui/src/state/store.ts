@@ -179,12 +179,19 @@ export const sweptAlone = computed<readonly ThreadIx[]>(() => {
   return range !== null && threads.length === 0 ? swept.value : [];
 });
 
-/** Not in the URL: what the pointer is over, in any view. */
-export const hovered = signal<{ thread: ThreadIx | null; process: ProcessIx | null }>({
-  thread: null,
-  process: null,
-});
-/** Not in the URL: a lane to show on the timeline, e.g. after a click on a link of the answer. */
+/** What the pointer is over: a lane of a CPU or a thread, and the thread and process meant there. */
+export interface Hovered {
+  readonly lane: string | null;
+  readonly thread: ThreadIx | null;
+  readonly process: ProcessIx | null;
+}
+export const NOTHING_HOVERED: Hovered = { lane: null, thread: null, process: null };
+/** Not in the URL. */
+export const hovered = signal(NOTHING_HOVERED);
+/**
+ * Not in the URL: a lane to show on the timeline, e.g. after a click on a link of the answer; or a
+ * process (`p3`).
+ */
 export const reveal = signal<{ lane: string; at: Ns } | null>(null);
 /** Not in the URL: whether a stall or a trace was opened whose chain the timeline is yet to show. */
 export const unshown = signal(false);

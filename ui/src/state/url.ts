@@ -160,7 +160,7 @@ export function parse(text: string): UrlState {
     pageMarks: list("marks").flatMap(parseMark),
     pins: list("pins").filter((lane) => /^[ct]\d{1,9}$/.test(lane)),
     tracks: [...new Set(list("tracks"))],
-    hidden: list("hide").filter((key) => /^[pt]\d{1,9}$/.test(key)),
+    hidden: list("hide").filter((key) => /^[cpt]\d{1,9}$/.test(key)),
     selection: {
       range: parseRange(from.get("range")),
       threads: threads("thread"),

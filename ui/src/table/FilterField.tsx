@@ -166,7 +166,7 @@ function useCompletion(info: TableInfo) {
     request.current?.abort();
     choices.value = fitting(known(info, next), next.typed);
     const { column } = next;
-    if (next.what !== "value" || column === null || !/^(text|stack)$/.test(column.kind)) return;
+    if (next.what !== "value" || column === null || sampleValues(column).length > 0) return;
     const controller = new AbortController();
     request.current = controller;
     values(info, column, controller.signal).then(

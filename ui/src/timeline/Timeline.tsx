@@ -84,9 +84,8 @@ function mount(
       });
     }),
     effect(() => {
+      // First, as nothing can be scrolled to beyond it.
       room.style.height = `${model.canvasGeometry.value.head + model.rowLayout.value.height}px`;
-    }),
-    effect(() => {
       const wanted = model.scroll.value;
       if (Math.abs(scroller.scrollTop - wanted) >= 1) scroller.scrollTop = wanted;
     }),

@@ -43,7 +43,7 @@ describe.skipIf(skipReason("quiet") !== null)("without a stall", () => {
     });
     expect(red).toBe(0);
     const steps = await page.locator(".answers-text li").allInnerTexts();
-    expect(steps.map((step) => step.split(/[ .]/)[0])).toEqual(["Drag", "Press"]);
+    expect(steps.map((step) => step.split(/[ .]/)[0])).toEqual(["Click", "Drag", "Press"]);
     // They do as they say.
     const plot = await page.locator(".tl-over").boundingBox();
     if (!plot) throw new Error("no timeline");

@@ -201,52 +201,6 @@ describe.skipIf(skipReason("starve") !== null)("starve", () => {
     await settled(page);
   });
 
-  test("a wrong filter is marked where it is wrong, and the last table stays", async () => {
-    const before = await page.locator(".grid-row").allInnerTexts();
-    expect(before.length).toBeGreaterThan(0);
-    const field = page.getByRole("combobox", { name: "Filter" });
-    await field.fill("waited >> 5");
-    await field.blur();
-    const problem = page.locator(".filter-problem");
-    await problem.waitFor();
-    expect(await problem.locator("mark").innerText()).toBe("> 5");
-    expect(await problem.innerText()).toMatch(/expected/);
-    expect(await field.getAttribute("aria-invalid")).toBe("true");
-    expect(await page.locator(".grid-row").allInnerTexts()).toEqual(before);
-    await bed.screenshot(page, "a wrong filter");
-    await field.fill("");
-    await field.blur();
-    await problem.waitFor({ state: "detached" });
-    await settled(page);
-    // The browser reports the 400, which is expected.
-    bed.allow(/status of 400/);
-  });
-
-  test("a filter is completed: columns, operators, values", async () => {
-    const field = page.getByRole("combobox", { name: "Filter" });
-    const choose = async (name: string) => {
-      await page.getByRole("option", { name, exact: false }).first().waitFor();
-      await page.keyboard.press("ArrowDown");
-      await page.keyboard.press("Enter");
-    };
-    await field.click();
-    await page.keyboard.type("reas");
-    await choose("reason");
-    await page.getByRole("option", { name: "contains" }).waitFor();
-    await page.keyboard.press("ArrowDown");
-    await page.keyboard.press("Enter");
-    await page.keyboard.type("lo");
-    await choose("lock");
-    await page.keyboard.press("Escape");
-    await page.keyboard.press("Enter");
-    await page.waitForFunction(
-      () => new URLSearchParams(location.search).get("where") === "reason = lock",
-    );
-    await settled(page);
-    await page.getByRole("button", { name: "Remove the filter" }).click();
-    await settled(page);
-  });
-
   test("the butterfly of the function that releases the lock", async () => {
     await page.locator(".grid").focus();
     await page.keyboard.press("Digit3");

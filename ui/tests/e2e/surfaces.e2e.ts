@@ -46,6 +46,46 @@ const SURFACES: readonly Surface[] = [
     show: (page) => page.waitForSelector(".tl-tree [data-in=tracks]", { state: "attached" }),
   },
   {
+    name: "the timeline alone",
+    query: STARVED,
+    show: async (page) => {
+      await page.getByRole("button", { name: "Timeline", exact: true }).click();
+      await page.locator(".answers").waitFor({ state: "detached" });
+    },
+  },
+  {
+    name: "the details of an event",
+    query: `${STARVED}&event=switch-5`,
+    show: (page) => page.waitForSelector(".details[data-event='switch-5']"),
+  },
+  {
+    name: "the box of a drag",
+    query: `${STARVED}&range=500000000-1500000000&swept=3,4`,
+    show: (page) => page.waitForSelector("[data-swept] ~ [data-swept]"),
+  },
+  {
+    name: "a measure over time",
+    query: `${STARVED}&view=tables`,
+    show: async (page) => {
+      await page.getByRole("button", { name: "CPU over time" }).click();
+      await page.waitForSelector(".series[data-ready=true]");
+    },
+  },
+  {
+    name: "samples by address",
+    query: `${STARVED}&view=stacks&of=sample&form=address`,
+    show: (page) => page.locator(".ranked .name").first().waitFor(),
+  },
+  {
+    name: "the whole stack of a cell",
+    query: `${STARVED}&view=tables&by=wait stack`,
+    show: async (page) => {
+      await page.locator(".grid-row .cell.stack").first().click({ button: "right" });
+      await page.getByRole("menuitem", { name: "Show the whole stack" }).click();
+      await page.locator(".frames .frame").first().waitFor();
+    },
+  },
+  {
     name: "a pinned tooltip",
     query: STARVED,
     show: async (page) => {

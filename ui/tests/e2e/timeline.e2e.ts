@@ -392,8 +392,8 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     const titles = await menu.getByRole("menuitem").allInnerTexts();
     for (const title of [
       "Explain this",
-      "Pin the lane",
-      "Hide the lane",
+      "Pin its lane",
+      "Hide its lane",
       "Flame graph of its waits",
     ])
       expect(titles.join("\n")).toContain(title);
@@ -419,7 +419,7 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     const target = ".tl-tree [data-in^=p][data-lane^=t]";
     const lane = await page.locator(target).first().getAttribute("data-lane");
     await clickAt(await point(target, null), { button: "right" });
-    await page.getByRole("menuitem", { name: "Pin the lane" }).click();
+    await page.getByRole("menuitem", { name: "Pin its lane" }).click();
     await page.waitForSelector(`[data-in=pinned][data-lane=${lane}]`);
     expect(param("pins")).toBe(lane);
     await page.locator(".tl-scroll").evaluate((element) => element.scrollTo(0, 60));
@@ -430,7 +430,7 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     await settled(page);
     expect((await lanes())[0]).toBe(lane);
     await clickAt(await point("[data-in=pinned]", null), { button: "right" });
-    await page.getByRole("menuitem", { name: "Unpin the lane" }).click();
+    await page.getByRole("menuitem", { name: "Unpin its lane" }).click();
     await page.locator("[data-in=pinned]").waitFor({ state: "detached" });
   });
 
@@ -443,6 +443,45 @@ describe.skipIf(skipReason("timeline") !== null)("timeline", () => {
     expect(await page.locator(`[data-section=${key}]`).count()).toBe(0);
     await page.getByRole("button", { name: "Show all hidden lanes" }).click();
     await page.waitForSelector(`[data-section=${key}]`, { state: "attached" });
+  });
+
+  test("a hidden lane, of a thread or a CPU, comes back", async () => {
+    for (const [target, share, item] of [
+      [".tl-tree [data-in^=p][data-lane^=t]", null, "Hide its lane"],
+      ["[data-in=cpus][data-lane=c1]", 0.5, "Hide this CPU"],
+    ] as const) {
+      const before = await lanes();
+      const lane = await page.locator(target).first().getAttribute("data-lane");
+      await clickAt(await point(target, share), { button: "right" });
+      await page.getByRole("menuitem", { name: item }).click();
+      await page.locator(`[data-lane=${lane}]:not([data-in=chain])`).waitFor({ state: "detached" });
+      expect(param("hide")).toBe(lane);
+      await page.reload();
+      await page.waitForSelector(".tl-tree [data-lane]", { state: "attached" });
+      await settled(page);
+      expect(await page.locator(`[data-lane=${lane}]:not([data-in=chain])`).count()).toBe(0);
+      await page.getByRole("button", { name: "Show all hidden lanes" }).click();
+      await settled(page);
+      expect(await lanes()).toEqual(before);
+    }
+  });
+
+  test("P and H are about the lane at the pointer, also if it is a CPU's", async () => {
+    const press = async (key: string, lane: string) => {
+      await settled(page);
+      const { x, y } = await point(lane, 0.5);
+      await page.mouse.move(x, y);
+      await page.keyboard.press(key);
+    };
+    await press("KeyP", "[data-in=cpus][data-lane=c1]");
+    await page.waitForSelector("[data-in=pinned][data-lane=c1]");
+    await press("KeyP", "[data-in=pinned][data-lane=c1]");
+    await page.locator("[data-in=pinned]").waitFor({ state: "detached" });
+    await press("KeyH", "[data-in=cpus][data-lane=c1]");
+    await page.locator("[data-in=cpus][data-lane=c1]").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Show all hidden lanes" }).click();
+    await page.waitForSelector("[data-in=cpus][data-lane=c1]", { state: "attached" });
+    await settled(page);
   });
 
   test("a click keeps the details open and leaves the clipboard alone", async () => {

@@ -80,7 +80,7 @@ export interface Layout {
   readonly chain: number;
 }
 
-/** What the user added (tracks), pinned (lanes) and hid (`p3`: a process, `t12`: a thread). */
+/** What the user added (tracks), pinned (lanes) and hid (lanes; `p3`: a process). */
 export interface Choices {
   readonly tracks: readonly { readonly id: string; readonly name: string }[];
   readonly pins: readonly string[];
@@ -212,14 +212,16 @@ export function layout(
       process: null,
       height: density.track,
     });
-  stack.addSection({
-    key: CPUS,
-    kind: "cpus",
-    name: "CPUs",
-    entries: lanes.cpus.map((cpu) => ({ lane: cpuLane(cpu), depth: null })),
-    process: null,
-    height: density.lane,
-  });
+  const cpus = lanes.cpus.filter((cpu) => !hidden.includes(cpu.lane));
+  if (cpus.length > 0 || lanes.cpus.length === 0)
+    stack.addSection({
+      key: CPUS,
+      kind: "cpus",
+      name: "CPUs",
+      entries: cpus.map((cpu) => ({ lane: cpuLane(cpu), depth: null })),
+      process: null,
+      height: density.lane,
+    });
   for (const process of lanes.processes) addProcess(stack, process, known, density, hidden);
   return { rows: stack.rows, height: stack.height as Px, fixed, chain: chainHeight };
 }
@@ -376,7 +378,12 @@ export function inPlace(scroll: number, by: number): { scroll: number; gap: numb
   return { scroll: Math.max(0, scroll + by), gap: Math.max(0, -(scroll + by)) };
 }
 
-/** A lane's first row: pinned, or in the chain if it is there, else in its section. -1 if that is closed. */
+/**
+ * A lane's first row: pinned, or in the chain if it is there, else in its section. Of a process: its
+ * header, or its only lane. -1 if there is none, or its section is closed.
+ */
 export function rowOfLane(rows: readonly Row[], lane: string): number {
-  return rows.findIndex((row) => row.kind === "lane" && row.lane.id === lane);
+  return rows.findIndex((row) =>
+    row.kind === "header" ? row.key === lane : row.lane.id === lane || row.section === lane,
+  );
 }

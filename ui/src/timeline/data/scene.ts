@@ -87,7 +87,7 @@ export interface Pointing {
   /** On the canvas; null if the pointer is elsewhere. */
   readonly x: number | null;
   readonly range: Range | null;
-  readonly hovered: { readonly thread: number | null; readonly process: number | null };
+  readonly hovered: { readonly thread: number | null };
   readonly focus: {
     readonly lane: string;
     readonly from: number;

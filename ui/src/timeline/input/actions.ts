@@ -6,7 +6,15 @@ import { stallDetail } from "../../api/data";
 import { whoText } from "../../api/who";
 import * as store from "../../state/store";
 import { durationText, ns, type Range, range, timeText } from "../../units";
-import { type LaneRow, type Row, rowOfLane, scrollTo, sectionOf } from "../data/layout";
+import {
+  CPUS,
+  type LaneRow,
+  processKey,
+  type Row,
+  rowOfLane,
+  scrollTo,
+  sectionOf,
+} from "../data/layout";
 import * as model from "../data/model";
 import type { Slice } from "../data/protocol";
 import { reveal, within } from "../data/scale";
@@ -86,18 +94,33 @@ export function showOnLane(lane: string, what: Range): void {
   showLane(lane);
 }
 
-/** Scrolls to a lane, opening its section if it is closed. */
+/**
+ * Scrolls to a lane, or to the lanes of a process, opening its section if it is closed, and even if
+ * the user hid it.
+ */
 export function showLane(lane: string): void {
-  let index = rowOfLane(model.rowLayout.value.rows, lane);
-  if (index < 0) {
-    const process = model.lanes
-      .peek()
-      .processes.find((p) => p.threads.some((t) => t.lane === lane));
-    if (!process) return;
-    model.toggle(`p${process.process}`);
-    index = rowOfLane(model.rowLayout.value.rows, lane);
+  const { cpus, processes } = model.lanes.peek();
+  const process = processes.find(
+    (one) => processKey(one.process) === lane || one.threads.some((t) => t.lane === lane),
+  );
+  const section = process
+    ? processKey(process.process)
+    : cpus.some((cpu) => cpu.lane === lane)
+      ? CPUS
+      : null;
+  const hidden = store.hidden.peek();
+  const left = hidden.filter((key) => key !== lane && key !== section);
+  if (left.length < hidden.length) store.hidden.value = left;
+  const find = () => {
+    const { rows } = model.rowLayout.value;
+    return rows[rowOfLane(rows, lane)];
+  };
+  let row = find();
+  const isClosed = row?.kind === "header" ? !row.open : row === undefined;
+  if (isClosed && section !== null) {
+    model.toggle(section);
+    row = find();
   }
-  const row = model.rowLayout.value.rows[index];
   if (row) scrollToRow(row);
 }
 

@@ -70,12 +70,12 @@ function underPointer(): Command[] {
   });
   return [
     command("timeline.pin", "Pin or unpin the lane at the pointer", "KeyP", () => {
-      const { thread } = store.hovered.peek();
-      if (thread !== null) store.togglePin(`t${thread}`);
+      const { lane } = store.hovered.peek();
+      if (lane !== null) store.togglePin(lane);
     }),
     command("timeline.hide", "Hide the lane or the process at the pointer", "KeyH", () => {
-      const { thread, process } = store.hovered.peek();
-      if (thread !== null) hide(`t${thread}`);
+      const { lane, process } = store.hovered.peek();
+      if (lane !== null) hide(lane);
       else if (process !== null) hide(`p${process}`);
     }),
   ];

@@ -1,6 +1,13 @@
 /** The menus of the timeline: of a slice, a lane's name, a process, an arrow of the wait chain. */
 import { batch } from "@preact/signals";
-import { explainThread, flameOf, processItems, tableOf, threadItems } from "../../actions";
+import {
+  explainThread,
+  flameOf,
+  pinAndHide,
+  processItems,
+  tableOf,
+  threadItems,
+} from "../../actions";
 import { getJson, tracePath } from "../../api/client";
 import { threadName } from "../../api/data";
 import { quoted } from "../../api/params";
@@ -101,11 +108,31 @@ function arrowItems(arrow: ChainArrow): MenuItem[] {
       run: () => void withStack(arrow.waking, wakerFunction),
     },
     {
-      title: "Flame graph of what woke it",
+      title: "Flame graph of all its wake-ups",
       run: () => flameOf("wake", { threads: [woken], process: null }),
     },
     { title: "Copy the wake-up", run: () => void copy(text, "the wake-up") },
+    endItem("The waker", arrow.from_lane),
+    endItem("The woken thread", arrow.to_lane),
   ];
+}
+
+/** Leads to the menu of the thread at an end of an arrow. */
+function endItem(which: string, lane: string): MenuItem {
+  const thread = threadIx(laneNumber(lane));
+  const called = threadName(thread);
+  const { range } = store.selection.peek();
+  return {
+    title: `${which}, ${called} …`,
+    run: () => openMenu(called, threadItems(thread, range, true), lastPlace),
+  };
+}
+
+/** The arrow that the keyboard's row is about: that to the link which is open, or its last one. */
+function arrowTo(row: Row): ChainArrow | null {
+  if (row.kind !== "lane" || row.depth === null) return null;
+  const arrows = model.chain.peek()?.arrows.filter((arrow) => arrow.to_lane === row.lane.id) ?? [];
+  return arrows.find((arrow) => arrow.link === store.chainLink.peek()) ?? arrows.at(-1) ?? null;
 }
 
 /** Opens the wake-up, with the waker's stack, and leaves the timeline where it is. */
@@ -175,16 +202,10 @@ function laneItems(row: LaneRow, target: MenuTarget): MenuItem[] {
   const lines = hit && view ? hitLines(scene, row, view, hit) : laneLines(row);
   const thread = threadOf(row, hit);
   const selects = rangeOf(target) ?? store.selection.peek().range;
-  const pinned = store.pins.peek().includes(row.lane.id);
+  const isCpu = row.lane.kind === "cpu";
   return [
-    ...(thread === null
-      ? [
-          {
-            title: pinned ? "Unpin the lane" : "Pin the lane",
-            run: () => store.togglePin(row.lane.id),
-          },
-        ]
-      : threadItems(threadIx(thread), selects, row.lane.kind === "thread")),
+    ...(thread === null ? [] : threadItems(threadIx(thread), selects, !isCpu)),
+    ...(isCpu ? pinAndHide(row.lane.id, "this CPU") : []),
     ...(hit && at !== null ? sliceItems(row, hit, at) : []),
     ...timeItems(),
     { title: "Copy the description", run: () => void copy(lines.join("\n"), "the description") },
@@ -254,6 +275,7 @@ function headerItems(row: HeaderRow): MenuItem[] {
       process,
       row.process.threads.map((thread) => thread.thread),
       store.selection.peek().range ?? store.extent.peek(),
+      true,
     ),
     ...timeItems(),
     {
@@ -296,7 +318,7 @@ export function openRowMenu(row: Row, canvas: DOMRect): void {
     : null;
   const top = row.top + row.height - (row.fixed ? 0 : model.scroll.peek());
   openTimelineMenu(
-    { row, hit, at: on ? on.from : null, arrow: null },
+    { row, hit, at: on ? on.from : null, arrow: arrowTo(row) },
     { x: canvas.left + 20, y: canvas.top + geometry.head + top },
   );
 }

@@ -326,7 +326,7 @@ export class Pointer {
     if (this.drag) return;
     batch(() => {
       model.pointerX.value = null;
-      store.hovered.value = { thread: null, process: null };
+      store.hovered.value = store.NOTHING_HOVERED;
       this.hideTooltip();
     });
   }
@@ -335,10 +335,12 @@ export class Pointer {
     const found = under(x, y);
     batch(() => {
       model.pointerX.value = x;
-      const hovered = threadUnder(found);
+      const hovered = hoveredAt(found);
       const before = store.hovered.peek();
-      if (before.thread !== hovered.thread || before.process !== hovered.process)
-        store.hovered.value = hovered;
+      const isSame = (["lane", "thread", "process"] as const).every(
+        (part) => before[part] === hovered[part],
+      );
+      if (!isSame) store.hovered.value = hovered;
       this.hideTooltip();
     });
     this.canvas.style.cursor = cursorFor(found, x);
@@ -436,18 +438,16 @@ function cursorFor({ row, at }: PointerTarget, x: number): string {
   return row?.kind === "header" ? "pointer" : "crosshair";
 }
 
-function threadUnder({ row, hit: found }: PointerTarget): {
-  thread: ThreadIx | null;
-  process: ProcessIx | null;
-} {
-  if (row?.kind === "header") return { thread: null, process: row.process?.process ?? null };
-  if (row?.kind !== "lane") return { thread: null, process: null };
-  if (row.lane.kind === "thread")
-    return { thread: row.lane.number as ThreadIx, process: row.lane.process as ProcessIx };
+function hoveredAt({ row, hit: found }: PointerTarget): store.Hovered {
+  const nothing = store.NOTHING_HOVERED;
+  if (row?.kind === "header") return { ...nothing, process: row.process?.process ?? null };
+  if (row?.kind !== "lane" || row.lane.kind === "track") return nothing;
+  const { id: lane, kind, number, process: ofLane } = row.lane;
+  if (kind === "thread") return { lane, thread: number as ThreadIx, process: ofLane as ProcessIx };
   if (!found || found.state !== RAN || found.thread === NONE || found.thread === 0)
-    return { thread: null, process: null };
+    return { ...nothing, lane };
   const process = model.names.peek().get(found.thread)?.processIndex ?? null;
-  return { thread: found.thread as ThreadIx, process: process as ProcessIx | null };
+  return { lane, thread: found.thread as ThreadIx, process: process as ProcessIx | null };
 }
 
 function tooltipLines(x: number, y: number, { row, hit: found, at }: PointerTarget): string[] {
