@@ -283,6 +283,7 @@ const IDS: Readonly<Record<string, string>> = {
   "woken by": "woken by tid",
   "woken by process": "woken by pid",
   culprit: "culprit tid",
+  "lock owner": "lock owner tid",
 };
 
 /** Groups by a name hold all that share it: this groups each of them by its id, too. */

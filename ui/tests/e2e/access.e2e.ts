@@ -100,23 +100,24 @@ describe.skipIf(skipReason("access") !== null)("access", () => {
     const evidence = await page.locator(".clause.evidence").boundingBox();
     if (!view || !evidence) throw new Error("no evidence");
     expect(evidence.y + evidence.height).toBeLessThan(view.y + view.height);
-    const address = new URL(page.url());
-    address.searchParams.set("view", "tables");
-    address.searchParams.set("by", "thread");
-    await page.goto(address.href);
-    await page.waitForSelector(".grid-row");
-    await settled(page);
-    const room = await page.locator(".split-bar").boundingBox();
-    const rows = await page.locator(".grid-row").evaluateAll(
-      (list, bottom) =>
-        list.filter((row) => {
-          const box = row.getBoundingClientRect();
-          // The sum below the table covers the last 20 px.
-          return box.height > 0 && box.bottom <= bottom - 20;
-        }).length,
-      room?.y ?? 0,
-    );
-    expect(rows).toBeGreaterThanOrEqual(10);
+    for (const by of ["thread", "process,thread", "none"]) {
+      const address = new URL("/?trace=starve.hitch&view=tables", page.url());
+      address.searchParams.set("by", by);
+      await page.goto(address.href);
+      await page.waitForSelector(".grid-row");
+      await settled(page);
+      const room = await page.locator(".split-bar").boundingBox();
+      const rows = await page.locator(".grid-row").evaluateAll(
+        (list, bottom) =>
+          list.filter((row) => {
+            const box = row.getBoundingClientRect();
+            // The sum below the table covers the last 20 px.
+            return box.height > 0 && box.bottom <= bottom - 20;
+          }).length,
+        room?.y ?? 0,
+      );
+      expect(rows, by).toBeGreaterThanOrEqual(10);
+    }
   });
 
   test("the palette runs a command by keyboard only", async () => {

@@ -66,7 +66,17 @@ export function walkLive(title: string, recordings: Recordings): void {
     fill: (folder) => recordAll(folder, recordings),
     recordings: names,
     isLookedAt: () => true,
-    more: (_, has) => {
+    more: (begin, has) => {
+      test("graphs over time have something to show", async ({ skip }) => {
+        const made = names.find(has);
+        if (made === undefined) return skip();
+        const { page } = await begin(`trace=${made}&view=tables`);
+        for (const preset of ["CPU over time", "Waits over time", "Run queue"]) {
+          await page.getByRole("button", { name: preset, exact: true }).click();
+          await page.waitForSelector(`.series[data-ready=true] svg path[d^="M"]`);
+        }
+      });
+
       test("five recordings are real", ({ skip }) => {
         const made = names.filter(has);
         // Nobody may record here, which `recordAll` has said.

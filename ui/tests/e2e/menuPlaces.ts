@@ -292,7 +292,7 @@ export const PLACES: readonly Place[] = [
   {
     name: "a trace of the folder",
     query: null,
-    open: secondary("[data-trace]"),
+    open: secondary("[data-trace] .trace-open"),
     items: ["Open", "Rename …", "Delete …"],
   },
 ];

@@ -215,7 +215,7 @@ const SURFACES: readonly Surface[] = [
     name: "the menu of a trace of the folder",
     query: "",
     show: async (page) => {
-      await page.locator("[data-trace='starve.hitch']").click({ button: "right" });
+      await page.locator("[data-trace='starve.hitch'] .trace-open").click({ button: "right" });
       await page.getByRole("menu").waitFor();
     },
   },
@@ -228,6 +228,14 @@ const SURFACES: readonly Surface[] = [
       await page.waitForSelector("dialog");
     },
   })),
+  {
+    name: "a filter of the folder that no trace matches",
+    query: "",
+    show: async (page) => {
+      await page.getByPlaceholder(/^Filter: any word/).fill("no such word");
+      await page.getByText("No trace matches the filter.").waitFor();
+    },
+  },
   {
     name: "a selected row of the folder",
     query: "",

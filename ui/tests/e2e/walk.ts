@@ -29,7 +29,12 @@ export class Walk {
   async look(what: string): Promise<void> {
     await settled(this.page);
     const findings = await commandsIn(this.page);
-    const text = await this.page.locator("body").innerText();
+    const text = await this.page.locator("body").evaluate((body) => {
+      const told = [...body.querySelectorAll("[title], [aria-label]")].flatMap((element) =>
+        ["title", "aria-label"].map((name) => element.getAttribute(name) ?? ""),
+      );
+      return [body.innerText, ...told].join("\n");
+    });
     findings.push(...(text.match(ONE_OF_MANY) ?? []).slice(0, 1));
     if (this.isLookedAt) findings.push(...(await axeFindings(this.page)));
     if (findings.length > 0) this.found.push({ what, findings });
@@ -49,6 +54,7 @@ export class Walk {
     const { page } = this;
     await page.waitForSelector(".answers");
     await this.look("answers");
+    await this.agrees();
     await page.keyboard.press("Digit2");
     await page.waitForSelector(".tables");
     const presets = page.getByRole("group", { name: "Presets" }).getByRole("button");
@@ -85,6 +91,19 @@ export class Walk {
     await this.compareTwoThreads();
     await page.keyboard.press("Digit1");
     await this.explainFirstThread();
+  }
+
+  /** What the answer's sentences say in per cent is in the table below the bar. */
+  private async agrees(): Promise<void> {
+    const answer = this.page.locator("[data-answer]");
+    if ((await answer.count()) === 0) return;
+    const [said, shown] = await Promise.all(
+      [".cause", ".parts"].map(async (part) =>
+        (await answer.locator(part).allInnerTexts()).join("\n").replace(/\s/g, " "),
+      ),
+    );
+    const findings = (said?.match(/\d+\.\d %/g) ?? []).filter((share) => !shown?.includes(share));
+    if (findings.length > 0) this.found.push({ what: `${said}, but not in its table`, findings });
   }
 
   /** The stacks of the first two threads, if there are two. */

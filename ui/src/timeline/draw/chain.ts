@@ -44,7 +44,10 @@ export function chainArrows(
 }
 
 /** By whom an arrow says that the thread was woken, and how that is known if it was not seen. */
-function wakerText(scene: Scene, arrow: StallAnswer["arrows"][number]): string {
+export function wakerText(
+  scene: Pick<Scene, "names">,
+  arrow: Pick<StallAnswer["arrows"][number], "from_lane" | "context" | "evidence">,
+): string {
   const waker = scene.names.get(laneNumber(arrow.from_lane));
   const who = waker && arrow.context === "task" ? `${waker.name} ${waker.tid}` : arrow.context;
   return `by ${who.replaceAll("_", " ")}${arrow.evidence === "direct" ? "" : `, ${arrow.evidence}`}`;
