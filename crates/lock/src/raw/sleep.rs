@@ -109,6 +109,6 @@ mod system {
     /// This is not loom's atomic, or loom would try every order of the calls.
     pub fn now_ns() -> u64 {
         static NOW_NS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        NOW_NS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+        NOW_NS.fetch_add(1, Ordering::Relaxed)
     }
 }
