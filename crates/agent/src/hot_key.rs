@@ -14,6 +14,9 @@ const MODIFIERS: [&str; 4] = ["Ctrl", "Alt", "Shift", "Super"];
 const ALT: usize = 1;
 const SUPER: usize = 3;
 
+/// A key of the keyboard, with modifiers, as the server knows them.
+pub type Combination = (u8, ModMask);
+
 /// A key with modifiers, e.g. `Ctrl+Super+R`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HotKey {
@@ -74,53 +77,62 @@ impl HotKey {
         format!("{modifiers}{}", if is_letter { self.key.to_lowercase() } else { self.key.clone() })
     }
 
-    /// Takes the key for this program: others no longer see it.
+    /// Takes the key for this program: others no longer see it. Returns what it has now. `held` is what
+    /// it had, if the keyboard has changed: what is the same is never let go, as the key may be
+    /// pressed at this moment.
     ///
     /// Fails if another program has taken it before, or the keyboard lacks it. Then nothing is
     /// taken.
-    pub fn grab(&self, display: &Display) -> Result<(), Error> {
-        let wrong =
-            |reason: &str| Error::HotKey { text: self.to_string(), reason: reason.to_owned() };
+    pub fn grab(&self, display: &Display, held: &[Combination]) -> Result<Vec<Combination>, Error> {
+        let wanted = self.combinations(display).and_then(|wanted| {
+            let new = wanted.iter().filter(|one| !held.contains(one));
+            new.copied().try_for_each(|one| self.take(display, one)).map(|()| wanted)
+        });
+        match &wanted {
+            Ok(wanted) => {
+                for (keycode, modifiers) in held.iter().filter(|one| !wanted.contains(one)) {
+                    display.connection.ungrab_key(*keycode, display.root, *modifiers)?.check()?;
+                }
+            }
+            // 0 is every key, of this program only.
+            Err(_) => {
+                display.connection.ungrab_key(0_u8, display.root, ModMask::ANY)?.check()?;
+            }
+        }
+        wanted
+    }
+
+    fn wrong(&self, reason: &str) -> Error {
+        Error::HotKey { text: self.to_string(), reason: reason.to_owned() }
+    }
+
+    /// How this keyboard has the key, whatever its locks are.
+    fn combinations(&self, display: &Display) -> Result<Vec<Combination>, Error> {
         let keycodes = display.keymap()?.keycodes(self.keysym);
         if keycodes.is_empty() {
-            return Err(wrong("this keyboard has no such key"));
+            return Err(self.wrong("this keyboard has no such key"));
         }
         let modifiers = display.modifiers_of([ALT_L, SUPER_L, NUM_LOCK])?;
         let [alt, command, num_lock] = modifiers;
         let of = [ModMask::CONTROL, alt, ModMask::SHIFT, command];
         let wanted = of.iter().zip(self.modifiers).filter(|(_, is_set)| *is_set);
         let wanted = wanted.fold(ModMask::default(), |all, (mask, _)| all | *mask);
-        for keycode in keycodes {
-            // The locks count as modifiers, and nobody thinks of them.
-            for locks in [ModMask::default(), ModMask::LOCK, num_lock, ModMask::LOCK | num_lock] {
-                let grab = display.connection.grab_key(
-                    false,
-                    display.root,
-                    wanted | locks,
-                    keycode,
-                    GrabMode::ASYNC,
-                    GrabMode::ASYNC,
-                )?;
-                match grab.check() {
-                    Ok(()) => {}
-                    Err(ReplyError::X11Error(error)) if error.error_kind == ErrorKind::Access => {
-                        self.release(display)?;
-                        return Err(wrong(
-                            "another program has taken it; choose another one here or there",
-                        ));
-                    }
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        Ok(())
+        // The locks count as modifiers, and nobody thinks of them.
+        let locks = [ModMask::default(), ModMask::LOCK, num_lock, ModMask::LOCK | num_lock];
+        let with_locks = |keycode| locks.map(|locks| (keycode, wanted | locks));
+        Ok(keycodes.into_iter().flat_map(with_locks).collect())
     }
 
-    /// Gives back all keys.
-    pub fn release(&self, display: &Display) -> Result<(), Error> {
-        // 0 is every key, of this program only.
-        display.connection.ungrab_key(0, display.root, ModMask::ANY)?.check()?;
-        Ok(())
+    fn take(&self, display: &Display, (keycode, modifiers): Combination) -> Result<(), Error> {
+        let (later, root) = (GrabMode::ASYNC, display.root);
+        let grab =
+            display.connection.grab_key(false, root, modifiers, keycode, later, later)?.check();
+        grab.map_err(|error| match error {
+            ReplyError::X11Error(error) if error.error_kind == ErrorKind::Access => {
+                self.wrong("another program has taken it; choose another one here or there")
+            }
+            error => error.into(),
+        })
     }
 }
 

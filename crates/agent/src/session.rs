@@ -4,7 +4,7 @@ use crate::activity::Activity;
 use crate::display::Display;
 use crate::error::Error;
 use crate::event::Event;
-use crate::hot_key::HotKey;
+use crate::hot_key::{Combination, HotKey};
 use crate::input::Input;
 use crate::mark::{InputMode, Mark, What};
 use crate::options::Options;
@@ -30,7 +30,8 @@ const HOT_KEY_INTERVAL: Duration = Duration::from_secs(1);
 /// What the session is asked for.
 pub struct Session {
     display: Display,
-    hot_key: Option<HotKey>,
+    /// The hot key, and what is taken for it.
+    hot_key: Option<(HotKey, Vec<Combination>)>,
     input: Option<Input>,
     activity: Option<Activity>,
     ping: Option<Ping>,
@@ -56,9 +57,9 @@ impl Session {
         let missing = |error: &Error| {
             let _ = events.send(Event::Missing(error.to_string()));
         };
-        let hot_key = options.hot_key.clone().filter(|key| {
-            let grabbed = key.grab(&display);
-            grabbed.as_ref().inspect_err(|error| missing(error)).is_ok()
+        let hot_key = options.hot_key.clone().and_then(|key| {
+            let held = key.grab(&display, &[]).inspect_err(missing).ok()?;
+            Some((key, held))
         });
         let input = Input::select(&display, options.input).unwrap_or_else(|error| {
             missing(&error);
@@ -76,7 +77,7 @@ impl Session {
         };
         let mode = if input.is_some() { options.input } else { InputMode::Off };
         let _ = events.send(Event::Session {
-            hot_key: hot_key.as_ref().map(ToString::to_string),
+            hot_key: hot_key.as_ref().map(|(key, _)| key.to_string()),
             input: mode,
             pings: ping.is_some(),
         });
@@ -258,11 +259,11 @@ impl Session {
         if let Some(input) = &mut self.input {
             input.remap(&self.display)?;
         }
-        if let Some(key) = &self.hot_key {
-            key.release(&self.display)?;
-            if let Err(error) = key.grab(&self.display) {
+        if let Some((key, held)) = &mut self.hot_key {
+            *held = key.grab(&self.display, held).unwrap_or_else(|error| {
                 let _ = self.events.send(Event::Missing(error.to_string()));
-            }
+                Vec::new()
+            });
         }
         Ok(())
     }

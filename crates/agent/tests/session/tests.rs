@@ -11,6 +11,7 @@ pub type Test = fn() -> Result<(), Missing>;
 pub const TESTS: &[(&str, Test)] = &[
     ("a_hot_key_saves_and_the_answer_is_shown", hot_key),
     ("a_hot_key_that_the_recorder_refuses_is_told", refused),
+    ("regression_a_hot_key_is_held_while_the_keyboard_changes", keyboard_changes),
     ("a_note_on_a_save_by_hot_key_is_asked_for_and_stored", note),
     ("without_a_dialog_the_page_takes_the_note", note_on_page),
     ("a_hot_key_that_is_taken_is_said_and_not_stolen", taken),
@@ -54,6 +55,24 @@ fn hot_key() -> Result<(), Missing> {
     press_hot_key(&desktop);
     until("a second save", || (desktop.recorder.saves().len() == 2).then_some(()));
     assert!(desktop.recorder.marks().is_empty());
+    Ok(())
+}
+
+/// A keyboard changes when another one is used, too: then the hot key was let go for a moment, and pressed
+/// in vain.
+fn keyboard_changes() -> Result<(), Missing> {
+    let desktop = Session::start()?;
+    let _agent = desktop.agent(NO_PINGS);
+    let _window = desktop.xterm();
+    // No key has these letters: each changes the keyboard twice.
+    let text = "while :; do xdotool type --delay 1 'абвгд'; done";
+    let _changes = desktop.start_program("sh", &["-c", text]);
+    for number in 1..=5 {
+        // Held down, it saves once.
+        std::thread::sleep(Duration::from_millis(1100));
+        press_hot_key(&desktop);
+        until("a save", || (desktop.recorder.saves().len() == number).then_some(()));
+    }
     Ok(())
 }
 
