@@ -86,6 +86,17 @@ fn live_a_group_that_reads_nothing_gets_no_verdict() {
 }
 
 #[test]
+fn live_a_group_that_reads_verdicts_opens_no_trace() {
+    let test = "live_a_group_that_reads_verdicts_opens_no_trace";
+    let Some(service) = start(test, "", SETTINGS) else { return };
+    let (path, verdict) = saved_by_member(&service.socket());
+    assert!(verdict["line"].as_str().is_some_and(|line| !line.is_empty()), "{verdict}");
+    let trace = Path::new(&path);
+    let stored = trace.with_extension("verdict.json");
+    assert_eq!((access(trace).0, access(&stored)), (0o600, (0o640, GROUP)));
+}
+
+#[test]
 fn live_a_group_that_reads_traces_can_open_them_and_no_stranger_can() {
     let test = "live_a_group_that_reads_traces_can_open_them_and_no_stranger_can";
     let Some(service) = start(test, "group_reads = \"traces\"\n", SETTINGS) else { return };
@@ -116,6 +127,10 @@ fn live_metrics_are_written_for_everybody() {
     let test = "live_metrics_are_written_for_everybody";
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("unhitch.prom");
+    // Whoever may write there too must not turn that against a file of root's.
+    let other = folder.path().join("other");
+    fs::write(&other, "mine").unwrap();
+    std::os::unix::fs::symlink(&other, folder.path().join(".unhitch.prom.new")).unwrap();
     let settings = format!("[metrics]\nfile = {:?}\nevery = \"1s\"\n{SETTINGS}", file);
     let Some(service) = Service::start(test, &settings, "") else { return };
     let begun = Instant::now();
@@ -131,13 +146,14 @@ fn live_metrics_are_written_for_everybody() {
     };
     until("unhitch_saves_total{how=\"by_hand\"} 0");
     assert_eq!(access(&file).0, 0o644);
+    assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
     // It is written again.
     let saved = unhitch(&["save", "--socket", &service.socket()]);
     assert!(saved.status.success(), "{}", text(&saved.stderr));
     until("unhitch_saves_total{how=\"by_hand\"} 1");
     until("unhitch_traces 1");
     assert!(has("unhitch_configuration_error 0"));
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
 }
 
 #[test]

@@ -112,6 +112,23 @@ fn live_a_command_triggers_and_what_is_suppressed_is_in_the_next_trace() {
 }
 
 #[test]
+fn live_the_owner_saves_by_hand_although_too_little_of_the_disk_is_free() {
+    let test = "live_the_owner_saves_by_hand_although_too_little_of_the_disk_is_free";
+    let trigger = "[[trigger]]\nkind = \"command\"\ncommand = \"true\"\nevery = \"100ms\"\n\
+                   min_interval = \"0s\"\ndelay = \"10ms\"\n";
+    let settings = "[retention]\nmin_free = \"100%\"\n";
+    let Some(service) = Service::start(test, settings, trigger) else { return };
+    let begun = Instant::now();
+    while service.status()["saves"]["suppressed"].as_u64() < Some(1) {
+        assert!(begun.elapsed() < TIMEOUT);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let saved = unhitch(&["save", "--socket", &service.socket()]);
+    assert!(saved.status.success(), "{}", text(&saved.stderr));
+    assert_eq!(service.list().len(), 1);
+}
+
+#[test]
 fn live_a_wrong_reload_keeps_the_old_configuration() {
     let test = "live_a_wrong_reload_keeps_the_old_configuration";
     let heartbeat = "[[trigger]]\nkind = \"heartbeat\"\nthreshold = \"1h\"\n";

@@ -6,8 +6,9 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** The files that take longest begin first, so that no worker is left with one of them. */
 const LONGEST = [
-  "labWalk.e2e.ts",
   "menus.e2e.ts",
+  "labWalk.e2e.ts",
+  "programsWalk.e2e.ts",
   "walk.e2e.ts",
   "surfaces.e2e.ts",
   "access.e2e.ts",

@@ -51,6 +51,8 @@ struct Agent<'a> {
     sockets: Arc<Vec<PathBuf>>,
     events: Sender<Event>,
     notify: bool,
+    /// Whether the session is one of X.
+    has_session: bool,
     /// Oldest first.
     shown: VecDeque<Shown>,
     /// Traces whose answer was shown already: the recorder tells of our own saves, too.
@@ -89,11 +91,13 @@ pub fn run(options: &Options, report: &mut dyn FnMut(Report)) -> Result<(), Erro
         sockets: Arc::clone(&sockets),
         events: events.clone(),
         notify: options.notify,
+        has_session: false,
         shown: VecDeque::new(),
         judged: VecDeque::new(),
         own: VecDeque::new(),
     };
     let has_session = agent.serve(session, is_wayland, options);
+    agent.has_session = has_session;
     agent.use_bus(bus, (!has_session).then_some(options));
     let input = if has_session { options.input } else { InputMode::Off };
     start(&sockets, input, (marks, to_send), wanted, of_bus, &events);
@@ -137,7 +141,8 @@ fn start(
     std::thread::spawn(move || recorder::listen(&to, input, &tell));
     let tell = events.clone();
     std::thread::spawn(move || {
-        signals.into_iter().all(|signal| tell.send(Event::Signal(signal)).is_ok())
+        signals.into_iter().all(|signal| tell.send(Event::Signal(signal)).is_ok());
+        let _ = tell.send(Event::BusEnded);
     });
 }
 
@@ -209,6 +214,13 @@ impl Agent<'_> {
                 Event::Judged(saved) => self.judged(&saved),
                 Event::Noted(path) => (self.report)(Report::Noted(path)),
                 Event::Signal(signal) => self.signal(&signal),
+                Event::BusEnded if self.bus.take().is_none() => {}
+                Event::BusEnded if self.has_session => {
+                    self.warn("the session's bus has ended: no more notifications".to_owned());
+                }
+                Event::BusEnded => {
+                    return self.warn("the session has ended: its bus is gone".to_owned());
+                }
             }
         }
     }

@@ -141,11 +141,15 @@ pub struct Keymap {
 }
 
 impl Keymap {
-    /// The keys with this meaning, without Shift.
+    /// The keys with this meaning, without Shift: in the first layout, or if that has none, as one for
+    /// Cyrillic has no Latin letters, in the second one.
     pub fn keycodes(&self, keysym: u32) -> Vec<u8> {
-        let keys = self.keysyms.chunks(self.per_key).zip(self.first..=u8::MAX);
-        let fitting = keys.filter(|(meanings, _)| meanings.first() == Some(&keysym));
-        fitting.map(|(_, keycode)| keycode).collect()
+        let in_layout = |layout: usize| -> Vec<u8> {
+            let keys = self.keysyms.chunks(self.per_key).zip(self.first..=u8::MAX);
+            let fitting = keys.filter(|(meanings, _)| meanings.get(layout * 2) == Some(&keysym));
+            fitting.map(|(_, keycode)| keycode).collect()
+        };
+        [0, 1].map(in_layout).into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
     /// The class of a key.
@@ -156,5 +160,21 @@ impl Keymap {
             .unwrap_or_default();
         let level = |at: usize| meanings.get(at).copied().unwrap_or(0);
         keysyms::class(level(0), level(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latin_letter_is_on_its_key_also_if_the_first_layout_is_not_latin() {
+        // For keys 8 and 9: of two layouts, without and with Shift.
+        let of = |keysyms: [u32; 8]| Keymap { first: 8, per_key: 4, keysyms: keysyms.to_vec() };
+        let (r, cyrillic) = (0x72, 0x6cb);
+        assert_eq!(of([cyrillic, 0x6eb, r, 0x52, 0, 0, 0, 0]).keycodes(r), [8]);
+        // The first layout that has it wins.
+        assert_eq!(of([cyrillic, 0x6eb, r, 0x52, r, 0x52, 0, 0]).keycodes(r), [9]);
+        assert!(of([0x52, r, 0, r, 0, 0, 0, 0]).keycodes(r).is_empty());
     }
 }

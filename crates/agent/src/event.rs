@@ -47,4 +47,6 @@ pub enum Event {
     /// The user's note is in this trace.
     Noted(PathBuf),
     Signal(Message),
+    /// No more signals will come.
+    BusEnded,
 }

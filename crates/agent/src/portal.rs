@@ -9,6 +9,7 @@ const NAME: &str = "org.freedesktop.portal.Desktop";
 const PATH: &str = "/org/freedesktop/portal/desktop";
 const SHORTCUTS: &str = "org.freedesktop.portal.GlobalShortcuts";
 const REQUEST: &str = "org.freedesktop.portal.Request";
+const SESSION: &str = "org.freedesktop.portal.Session";
 /// What our shortcut is called.
 const SAVE: &str = "save";
 /// Our names in the portal's paths.
@@ -36,6 +37,7 @@ impl Portal {
     pub fn ask(bus: &Bus, key: &HotKey) -> Result<Self, Error> {
         bus.add_match(NAME, REQUEST)?;
         bus.add_match(NAME, SHORTCUTS)?;
+        bus.add_match(NAME, SESSION)?;
         let options =
             [("handle_token", Choice::Text(TOKEN)), ("session_handle_token", Choice::Text(TOKEN))];
         let request = call(bus, "CreateSession", Body::default().options(&options))?;
@@ -48,6 +50,9 @@ impl Portal {
             let text = |at: usize| signal.values.get(at).and_then(Value::as_str);
             let is_ours = text(0) == Some(&self.session) && text(1) == Some(SAVE);
             return Ok(is_ours.then_some(Told::Pressed));
+        }
+        if signal.is_signal(SESSION, "Closed") && signal.path == self.session {
+            return Err(Error::Bus("the desktop has let go of it".to_owned()));
         }
         if !signal.is_signal(REQUEST, "Response") || signal.path != self.request {
             return Ok(None);

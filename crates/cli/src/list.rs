@@ -94,6 +94,7 @@ fn line(entry: &Value) -> String {
         (Some(true), ..) => "by hand".to_owned(),
         (Some(false), name, kind) if name.is_empty() => kind,
         (Some(false), name, _) => name,
+        (None, ..) if entry["error"].is_string() => "not readable".to_owned(),
         (None, ..) => "recorded".to_owned(),
     };
     let verdict = &entry["verdict"];
@@ -129,5 +130,10 @@ mod tests {
         assert!(shown.contains("editor  1.6 s  at 3 s  x: y\\x1b[2J\n  note: mine\n"), "{shown}");
         let plain = line(&json!({ "name": "b.hitch", "bytes": 1 }));
         assert!(plain.contains("recorded  not judged yet"), "{plain}");
+        // As a member of a group that reads verdicts, but no traces.
+        let other = json!({
+            "name": "c.hitch", "bytes": 1, "verdict": {"line": "why"}, "error": "Permission denied",
+        });
+        assert!(line(&other).contains("not readable  why"), "{}", line(&other));
     }
 }

@@ -74,6 +74,11 @@ impl Desktop {
         Ok(desktop)
     }
 
+    /// Ends the session's bus.
+    pub fn end_bus(&mut self) {
+        drop(self.programs.remove(1));
+    }
+
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.envs(self.environment.iter().cloned()).env_remove("WAYLAND_DISPLAY");

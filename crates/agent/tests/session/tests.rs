@@ -25,6 +25,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("a_window_that_does_not_speak_of_pings_is_not_asked", xterm_is_not_asked),
     ("saves_of_others_are_shown_once", subscription),
     ("on_wayland_the_portal_has_the_hot_key", portal),
+    ("on_wayland_the_agent_ends_with_the_bus", bus_ends),
     ("a_portal_that_refuses_the_hot_key_is_told", portal_refuses),
     ("a_slow_verdict_delays_no_other_save", slow_verdict),
 ];
@@ -444,6 +445,16 @@ fn portal() -> Result<(), Missing> {
     desktop.services.tell("activate");
     until("a save", || desktop.recorder.saves().first().cloned());
     desktop.notification("editor waited");
+    Ok(())
+}
+
+fn bus_ends() -> Result<(), Missing> {
+    let mut desktop = Session::start()?;
+    let agent = desktop.agent_in("", &[("WAYLAND_DISPLAY", "wayland-9"), ("DISPLAY", "")]);
+    agent.line("ready: ");
+    desktop.end_bus();
+    agent.line("warning: the session has ended");
+    assert!(agent.succeeds());
     Ok(())
 }
 

@@ -183,6 +183,7 @@ impl Watching {
                 // It was reported while it went on.
                 if !self.reported.remove(&(record.watch, record.tid, record.from))
                     && let Some(watch) = self.watches.get(record.watch)
+                    && watch.is_about(&record)
                 {
                     reporter.report(watch.hit(&record, false));
                 }
@@ -200,6 +201,9 @@ impl Watching {
         let list = self.unended().unwrap_or_default();
         for record in list.chunks_exact(RECORD_BYTES).filter_map(Record::read) {
             let Some(watch) = self.watches.get(record.watch) else { continue };
+            if !watch.is_about(&record) {
+                continue;
+            }
             if self.reported.insert((record.watch, record.tid, record.from)) {
                 reporter.report(watch.hit(&record, true));
             }
@@ -247,6 +251,16 @@ impl Record {
 }
 
 impl Watch {
+    /// False for shells, unless they are meant: their loop stays away for as long as what was typed into
+    /// them runs.
+    fn is_about(&self, record: &Record) -> bool {
+        let is_meant = !matches!(self.watched.target, Target::User(_) | Target::Anyone);
+        !self.loops || is_meant || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", record.pid));
+            !leads_terminal(record.pid, &stat.unwrap_or_default())
+        }
+    }
+
     fn hit(&self, record: &Record, goes_on: bool) -> Hit {
         let who = who(record.pid, record.tid);
         let time = units::duration(record.to.saturating_sub(record.from));
@@ -265,6 +279,14 @@ impl Watch {
             unreported: record.held,
         }
     }
+}
+
+/// Whether a process is the leader of a session that has a terminal, by its `/proc/PID/stat`.
+fn leads_terminal(pid: u32, stat: &str) -> bool {
+    // After the name, in brackets: state, parent, group, session, terminal.
+    let after = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
+    let [session, terminal] = after.skip(3).take(2).collect::<Vec<_>>()[..] else { return false };
+    session.parse() == Ok(pid) && terminal != "0"
 }
 
 /// `render (tid 12) of editor (pid 10)`, as they are called now.
@@ -302,6 +324,14 @@ mod tests {
         let words = watch(false, Target::Pid(7)).words().unwrap();
         assert_eq!((words[2], words[3]), (7 << 32, u64::from(BY_PID)));
         assert!(watch(false, Target::ControlGroup("no/such".to_owned())).words().is_err());
+    }
+
+    #[test]
+    fn a_shell_leads_a_session_with_a_terminal() {
+        assert!(leads_terminal(12, "12 (a) b) S 1 12 12 34816 12 4194304 1"));
+        assert!(!leads_terminal(13, "13 (sleep) S 12 13 12 34816 13 4194304 1"));
+        assert!(!leads_terminal(12, "12 (gnome-shell) S 1 12 12 0 -1 4194304 1"));
+        assert!(!leads_terminal(12, "12 (cut) S 1 12"));
     }
 
     #[test]

@@ -3,17 +3,20 @@
 
 use super::config::Limits;
 use crate::control::Bucket;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use unhitch_formats::container::SuppressedHits;
 
-/// Maximum number of different names that are counted.
+/// Maximum number of different names of clients that are counted; the others are [`OTHERS`].
 const MAX_NAMES: usize = 256;
+const OTHERS: &str = "other clients";
 
 /// Holds back hits that come too fast.
 pub(super) struct Gate {
     bucket: Bucket,
+    /// The names of our own triggers, which no client's take the place of.
+    own: FxHashSet<String>,
     saved: FxHashMap<String, Instant>,
     suppressed: BTreeMap<(String, &'static str), u64>,
     counts: FxHashMap<String, Counts>,
@@ -39,9 +42,10 @@ pub(super) mod reason {
 }
 
 impl Gate {
-    pub(super) fn new(limits: Limits, now: Instant) -> Self {
+    pub(super) fn new(limits: Limits, own: FxHashSet<String>, now: Instant) -> Self {
         Self {
             bucket: bucket(limits, now),
+            own,
             saved: FxHashMap::default(),
             suppressed: BTreeMap::new(),
             counts: FxHashMap::default(),
@@ -53,6 +57,17 @@ impl Gate {
         self.bucket = bucket(limits, now).with_tokens_of(&mut self.bucket, now);
     }
 
+    /// Sets the names of our own triggers.
+    pub(super) fn set_own(&mut self, own: FxHashSet<String>) {
+        self.own = own;
+    }
+
+    /// The name under which hits of `name` are counted.
+    fn counted<'a>(&self, name: &'a str) -> &'a str {
+        let is_known = self.own.contains(name) || self.counts.contains_key(name);
+        if is_known || self.counts.len() < MAX_NAMES + self.own.len() { name } else { OTHERS }
+    }
+
     /// Asks whether a hit of `name` may be saved. If not, it is counted.
     pub(super) fn pass(
         &mut self,
@@ -61,9 +76,8 @@ impl Gate {
         is_busy: bool,
         now: Instant,
     ) -> Result<(), (&'static str, Duration)> {
-        if self.counts.contains_key(name) || self.counts.len() < MAX_NAMES {
-            self.counts.entry(name.to_owned()).or_default().fired += 1;
-        }
+        let name = self.counted(name);
+        self.counts.entry(name.to_owned()).or_default().fired += 1;
         let left = self
             .saved
             .get(name)
@@ -79,9 +93,6 @@ impl Gate {
                 Err((reason, wait))
             }
             None => {
-                if self.saved.len() >= MAX_NAMES && !self.saved.contains_key(name) {
-                    self.saved.clear();
-                }
                 self.saved.insert(name.to_owned(), now);
                 Ok(())
             }
@@ -93,20 +104,15 @@ impl Gate {
         if times == 0 {
             return;
         }
-        if let Some(counts) = self.counts.get_mut(name) {
-            counts.suppressed += times;
-        }
-        let key = (name.to_owned(), reason);
-        if self.suppressed.contains_key(&key) || self.suppressed.len() < MAX_NAMES {
-            *self.suppressed.entry(key).or_default() += times;
-        }
+        let name = self.counted(name);
+        self.counts.entry(name.to_owned()).or_default().suppressed += times;
+        *self.suppressed.entry((name.to_owned(), reason)).or_default() += times;
     }
 
     /// Counts a save.
     pub(super) fn note_saved(&mut self, name: &str) {
-        if let Some(counts) = self.counts.get_mut(name) {
-            counts.saved += 1;
-        }
+        let name = self.counted(name);
+        self.counts.entry(name.to_owned()).or_default().saved += 1;
     }
 
     /// What was held back since the last trace.
@@ -146,11 +152,15 @@ fn bucket(limits: Limits, now: Instant) -> Bucket {
 mod tests {
     use super::*;
 
+    fn gate(limits: Limits, now: Instant) -> Gate {
+        Gate::new(limits, FxHashSet::from_iter(["a".to_owned()]), now)
+    }
+
     #[test]
     fn a_thousand_hits_in_a_minute_become_a_few_traces() {
         let begin = Instant::now();
         let limits = Limits { per_hour: 10, burst: 3, ..Limits::default() };
-        let mut gate = Gate::new(limits, begin);
+        let mut gate = gate(limits, begin);
         let mut saved = 0;
         for hit in 0..1000_u64 {
             let now = begin + Duration::from_millis(hit * 60);
@@ -175,7 +185,7 @@ mod tests {
     #[test]
     fn other_limits_do_not_fill_the_bucket() {
         let now = Instant::now();
-        let mut gate = Gate::new(Limits { per_hour: 10, burst: 1, ..Limits::default() }, now);
+        let mut gate = gate(Limits { per_hour: 10, burst: 1, ..Limits::default() }, now);
         assert!(gate.pass("a", Duration::ZERO, false, now).is_ok());
         gate.set_limits(Limits { per_hour: 60, burst: 5, ..Limits::default() }, now);
         assert_eq!(gate.pass("a", Duration::ZERO, false, now).unwrap_err().0, reason::BUCKET);
@@ -191,13 +201,23 @@ mod tests {
     #[test]
     fn none_in_an_hour_is_none() {
         let now = Instant::now();
-        let mut gate = Gate::new(Limits { per_hour: 0, ..Limits::default() }, now);
+        let mut gate = gate(Limits { per_hour: 0, ..Limits::default() }, now);
         let later = now + Duration::from_secs(99_999);
         assert!(gate.pass("a", Duration::ZERO, false, later).is_err());
-        // Names from clients cannot fill the memory.
+        // Names from clients cannot fill the memory, nor take the place of our own.
         for name in 0..9999 {
             let _ = gate.pass(&name.to_string(), Duration::ZERO, false, now);
+            gate.suppress(&name.to_string(), reason::USER, 1);
         }
-        assert!(gate.counts.len() <= MAX_NAMES && gate.suppressed.len() <= MAX_NAMES);
+        assert!(gate.counts.len() <= MAX_NAMES + 2 && gate.suppressed.len() <= 2 * MAX_NAMES + 4);
+        gate.set_own(FxHashSet::from_iter(["b".to_owned()]));
+        assert!(gate.pass("b", Duration::ZERO, false, now).is_err());
+        assert_eq!(gate.counts("b").suppressed, 1);
+        let told = gate.suppressed();
+        let of = |name: &str| -> u64 {
+            told.iter().filter(|hits| hits.name == name).map(|hits| hits.times).sum()
+        };
+        assert_eq!((of("b"), of("a")), (1, 1));
+        assert!(of(OTHERS) > 9000);
     }
 }

@@ -18,6 +18,7 @@ const MAX_LATE: usize = 50;
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
     pub(super) folder: PathBuf,
+    /// Who may read verdicts.
     pub(super) readers: Readers,
     /// Whether traces are judged.
     pub(super) judge: bool,

@@ -8,7 +8,7 @@ use super::recovery::Recovery;
 use super::retention::{Keeper, has_free};
 use super::unsaved::Unsaved;
 use super::worker::{Job, Progress, Task};
-use crate::control::{self, ClientId, Rates, Server};
+use crate::control::{self, Class, ClientId, Rates, Server};
 use crate::error::Error;
 use crate::input_devices::InputDevices;
 use crate::marks::Marks;
@@ -129,7 +129,7 @@ impl<'a> Service<'a> {
         let devices = InputDevices::start(config.devices);
         let now = Instant::now();
         let service = Self {
-            gate: Gate::new(config.limits, now),
+            gate: Gate::new(config.limits, config.trigger_names(), now),
             unsaved: Unsaved::new(&config.folder),
             config,
             file,
@@ -176,7 +176,7 @@ impl<'a> Service<'a> {
     pub(super) fn recovery(&self) -> Recovery {
         Recovery {
             folder: self.config.folder.clone(),
-            readers: self.config.recorder.readers,
+            readers: self.config.verdict_readers(),
             judge: self.config.verdict,
         }
     }
@@ -389,11 +389,9 @@ impl<'a> Service<'a> {
             let name = unhitch_model::visible_path(path);
             (self.report)(WatchEvent::Note(&format!("deleted {name} to make room")));
         }
-        match wanted.client {
-            _ if has_room => true,
-            Some(_) => has_free(folder, limits, guess),
-            None => wanted.by_hand || has_free(folder, limits, guess),
-        }
+        let class = wanted.client.map_or(Some(Class::Owner), |client| self.server.class_of(client));
+        let is_by_owner = wanted.by_hand && class == Some(Class::Owner);
+        has_room || is_by_owner || has_free(folder, limits, guess)
     }
 
     fn enqueue(
@@ -406,7 +404,7 @@ impl<'a> Service<'a> {
         let job = Job {
             saved,
             save,
-            readers: self.config.recorder.readers,
+            readers: self.config.verdict_readers(),
             client,
             wants_verdict,
             judged: self.config.verdict,

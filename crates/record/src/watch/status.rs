@@ -79,7 +79,9 @@ impl Service<'_> {
         let folder = path.parent().unwrap_or(Path::new("/"));
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let new = folder.join(format!(".{name}.new"));
-        let mut file = std::fs::File::create(&new)?;
+        // What is left of one that was killed; or a link of somebody else's, who may write there.
+        let _ = std::fs::remove_file(&new);
+        let mut file = std::fs::File::create_new(&new)?;
         // Whoever collects them is another user. They name no program.
         file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
         file.write_all(text.as_bytes())?;

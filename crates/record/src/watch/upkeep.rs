@@ -12,6 +12,8 @@ use unhitch_model::InputMarks;
 
 /// How often the control groups of triggers are looked up: a service that restarts has a new one.
 const GROUPS_INTERVAL: Duration = Duration::from_secs(5);
+/// When metrics are written again that could not be written, at the earliest.
+const METRICS_RETRY: Duration = Duration::from_secs(60);
 
 impl Service<'_> {
     /// Reads the configuration again. If it is wrong, the old one goes on.
@@ -46,6 +48,7 @@ impl Service<'_> {
             self.devices = InputDevices::start(self.config.devices);
         }
         if triggers_changed {
+            self.gate.set_own(self.config.trigger_names());
             self.arm();
         } else if devices_changed {
             self.tell_gaps();
@@ -121,7 +124,7 @@ impl Service<'_> {
                 let text = format!("metrics cannot be written to {}: {error}", path.display());
                 (self.report)(WatchEvent::Note(&text));
                 // It will hardly get better soon.
-                self.metrics_due = now + every * 100;
+                self.metrics_due = now + every.max(METRICS_RETRY);
             }
         }
     }

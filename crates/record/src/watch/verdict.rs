@@ -111,7 +111,7 @@ pub(super) fn complete(
     verdict
 }
 
-/// Stores the verdict beside its trace, for the same readers.
+/// Stores the verdict beside its trace.
 pub(super) fn store(trace: &Path, readers: Readers, verdict: &Value) -> Result<(), String> {
     let failed = |error: unhitch_formats::Error| format!("the verdict was not stored: {error}");
     let path = verdict_path(trace);

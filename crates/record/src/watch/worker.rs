@@ -21,6 +21,7 @@ const MAX_NOTES: usize = 64 << 10;
 pub(super) struct Job {
     pub(super) saved: Saved,
     pub(super) save: SaveFile,
+    /// Of the verdict.
     pub(super) readers: Readers,
     /// Who asked for it.
     pub(super) client: Option<ClientId>,

@@ -4,6 +4,7 @@ use super::super::values::Share;
 use crate::control::MACHINE_FOLDER;
 use crate::options::Options;
 use crate::triggers::TriggerConfig;
+use rustc_hash::FxHashSet;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -116,6 +117,19 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The names of the triggers.
+    pub(in crate::watch) fn trigger_names(&self) -> FxHashSet<String> {
+        self.triggers.iter().map(|trigger| trigger.name.clone()).collect()
+    }
+
+    /// Who may read the verdicts beside the traces.
+    pub(in crate::watch) fn verdict_readers(&self) -> Readers {
+        match self.group.filter(|_| self.group_reads != GroupReads::Nothing) {
+            Some(group) => Readers::Group(group),
+            None => Readers::Owner,
+        }
+    }
+
     /// The options that take effect only at the next start, and are different in `new`.
     pub(in crate::watch) fn fixed_parts_that_differ(&self, new: &Self) -> Vec<&'static str> {
         let recorder = |config: &Self| {
