@@ -96,10 +96,9 @@ pub fn run(options: &Options, report: &mut dyn FnMut(Report)) -> Result<(), Erro
         judged: VecDeque::new(),
         own: VecDeque::new(),
     };
-    let has_session = agent.serve(session, is_wayland, options);
-    agent.has_session = has_session;
-    agent.use_bus(bus, (!has_session).then_some(options));
-    let input = if has_session { options.input } else { InputMode::Off };
+    agent.has_session = agent.serve(session, is_wayland, options);
+    agent.use_bus(bus, (!agent.has_session).then_some(options));
+    let input = if agent.has_session { options.input } else { InputMode::Off };
     start(&sockets, input, (marks, to_send), wanted, of_bus, &events);
     agent.work(&received);
     Ok(())

@@ -124,10 +124,9 @@ impl HotKey {
     }
 
     fn take(&self, display: &Display, (keycode, modifiers): Combination) -> Result<(), Error> {
-        let (later, root) = (GrabMode::ASYNC, display.root);
-        let grab =
-            display.connection.grab_key(false, root, modifiers, keycode, later, later)?.check();
-        grab.map_err(|error| match error {
+        let (connection, mode) = (&display.connection, GrabMode::ASYNC);
+        let grab = connection.grab_key(false, display.root, modifiers, keycode, mode, mode)?;
+        grab.check().map_err(|error| match error {
             ReplyError::X11Error(error) if error.error_kind == ErrorKind::Access => {
                 self.wrong("another program has taken it; choose another one here or there")
             }

@@ -61,6 +61,7 @@ mod sideband;
 mod snapshot;
 mod stream;
 mod sys;
+mod terminal;
 mod tracepoint_count;
 mod triggers;
 mod unwind;

@@ -5,6 +5,7 @@
 //! process in the foreground of the active console reads it.
 
 use crate::procfs::{numbers, read_small};
+use crate::terminal::Terminal;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -77,46 +78,11 @@ impl Console {
     }
 }
 
-/// The terminal of a process.
-#[derive(PartialEq, Eq, Debug)]
-struct Terminal {
-    session: u32,
-    device: u64,
-    /// The process that leads the group in the foreground.
-    foreground: Option<u32>,
-}
-
-impl Terminal {
-    fn of(pid: u32) -> Option<Self> {
-        Self::read(&read_small(&PathBuf::from(format!("/proc/{pid}/stat")))?)
-    }
-
-    /// From `/proc/PID/stat`, proc_pid_stat(5).
-    fn read(stat: &str) -> Option<Self> {
-        // The name, in brackets, may contain anything; after it: state, parent, group, session,
-        // terminal, the terminal's foreground group.
-        let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace().skip(3);
-        let session = fields.next()?.parse().ok()?;
-        let device = fields.next()?.parse().ok()?;
-        Some(Self { session, device, foreground: fields.next()?.parse().ok() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::File;
     use std::process::{Command, Stdio};
-
-    #[test]
-    fn a_terminal_is_read_whatever_the_name() {
-        let stat = "77 (a) 1 2 (b) S 70 77 76 1025 99 4194304 1 2";
-        let expected = Terminal { session: 76, device: 1025, foreground: Some(99) };
-        assert_eq!(Terminal::read(stat), Some(expected));
-        let none = Terminal::read("77 (a) S 70 77 76 0 -1 0").unwrap();
-        assert_eq!((none.device, none.foreground), (0, None));
-        assert_eq!(Terminal::read("77 (a"), None);
-    }
 
     #[test]
     fn who_reads_a_file_is_found_and_we_are_not() {

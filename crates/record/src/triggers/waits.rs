@@ -6,6 +6,7 @@ use super::hit::{Hit, Reporter};
 use super::what::{Target, Watched};
 use crate::bpf::program;
 use crate::sys;
+use crate::terminal::Terminal;
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, Iter};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -255,10 +256,8 @@ impl Watch {
     /// them runs.
     fn is_about(&self, record: &Record) -> bool {
         let is_meant = !matches!(self.watched.target, Target::User(_) | Target::Anyone);
-        !self.loops || is_meant || {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", record.pid));
-            !leads_terminal(record.pid, &stat.unwrap_or_default())
-        }
+        let is_shell = || Terminal::of(record.pid).is_some_and(|one| one.is_led_by(record.pid));
+        !self.loops || is_meant || !is_shell()
     }
 
     fn hit(&self, record: &Record, goes_on: bool) -> Hit {
@@ -279,14 +278,6 @@ impl Watch {
             unreported: record.held,
         }
     }
-}
-
-/// Whether a process is the leader of a session that has a terminal, by its `/proc/PID/stat`.
-fn leads_terminal(pid: u32, stat: &str) -> bool {
-    // After the name, in brackets: state, parent, group, session, terminal.
-    let after = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
-    let [session, terminal] = after.skip(3).take(2).collect::<Vec<_>>()[..] else { return false };
-    session.parse() == Ok(pid) && terminal != "0"
 }
 
 /// `render (tid 12) of editor (pid 10)`, as they are called now.
@@ -324,14 +315,6 @@ mod tests {
         let words = watch(false, Target::Pid(7)).words().unwrap();
         assert_eq!((words[2], words[3]), (7 << 32, u64::from(BY_PID)));
         assert!(watch(false, Target::ControlGroup("no/such".to_owned())).words().is_err());
-    }
-
-    #[test]
-    fn a_shell_leads_a_session_with_a_terminal() {
-        assert!(leads_terminal(12, "12 (a) b) S 1 12 12 34816 12 4194304 1"));
-        assert!(!leads_terminal(13, "13 (sleep) S 12 13 12 34816 13 4194304 1"));
-        assert!(!leads_terminal(12, "12 (gnome-shell) S 1 12 12 0 -1 4194304 1"));
-        assert!(!leads_terminal(12, "12 (cut) S 1 12"));
     }
 
     #[test]

@@ -111,8 +111,9 @@ impl Gate {
 
     /// Counts a save.
     pub(super) fn note_saved(&mut self, name: &str) {
-        let name = self.counted(name);
-        self.counts.entry(name.to_owned()).or_default().saved += 1;
+        if let Some(counts) = self.counts.get_mut(self.counted(name)) {
+            counts.saved += 1;
+        }
     }
 
     /// What was held back since the last trace.
