@@ -149,7 +149,7 @@ impl Session {
             if self.input.is_none() || self.focus.is_some() {
                 return Ok(());
             }
-            self.focus = Some(self.display.focus()?);
+            self.focus = Some(self.display.focus(None)?);
         }
     }
 
@@ -184,7 +184,8 @@ impl Session {
             } else {
                 activity.look(&self.display)?;
                 if activity.in_use() {
-                    let focus = self.focus.insert(self.display.focus()?);
+                    let before = self.focus.take();
+                    let focus = self.focus.insert(self.display.focus(before)?);
                     if let Some(window) = &focus.window {
                         ping.ask(&self.display, window.clone())?;
                     }
@@ -247,9 +248,9 @@ impl Session {
     }
 
     fn focused_pid(&mut self) -> Result<Option<u32>, Error> {
-        let focus = match self.focus.take().filter(Focused::is_fresh) {
-            Some(focus) => focus,
-            None => self.display.focus()?,
+        let focus = match self.focus.take() {
+            Some(focus) if focus.is_fresh() => focus,
+            before => self.display.focus(before)?,
         };
         Ok(self.focus.insert(focus).window.as_ref().and_then(|window| window.pid))
     }

@@ -11,6 +11,8 @@ use x11rb::rust_connection::RustConnection;
 const MAX_STEPS: usize = 16;
 /// How long a window is taken to keep the focus, where nobody says when it goes to another.
 const AGE: Duration = Duration::from_millis(200);
+/// For how long what a window says of itself is taken to be true.
+const KNOWN: Duration = Duration::from_secs(2);
 /// Maximum length of a class or a host's name, in words of 32 bits.
 const MAX_TEXT: u32 = 64;
 
@@ -32,8 +34,12 @@ pub struct Focus {
 /// The window with the focus, as of some time.
 pub struct Focused {
     pub window: Option<Focus>,
+    /// The window, or a part of it: where it was looked for.
+    innermost: Window,
     by_manager: bool,
     at: Instant,
+    /// When the window said of itself what `window` has.
+    said: Instant,
 }
 
 impl Focused {
@@ -53,18 +59,24 @@ impl Focus {
 impl Display {
     /// The window with the focus, by the window manager or else by the server. Windows may vanish
     /// at any time: then there is none. All that one look needs is asked for at once: each wait for an
-    /// answer costs more than the answer.
-    pub fn focus(&self) -> Result<Focused, Error> {
+    /// answer costs more than the answer. If it is the same window as `before`, that is all.
+    pub fn focus(&self, before: Option<Focused>) -> Result<Focused, Error> {
         let active =
             self.property(self.root, self.atoms._NET_ACTIVE_WINDOW, AtomEnum::WINDOW.into())?;
         let by_server = self.connection.get_input_focus()?;
         let active = words(active).first().copied().filter(|window| *window != 0);
-        let mut focused =
-            Focused { window: None, by_manager: active.is_some(), at: Instant::now() };
+        let (by_manager, at) = (active.is_some(), Instant::now());
         let mut window = match active {
             Some(window) => window,
             None => by_server.reply()?.focus,
         };
+        let is_known = |before: &Focused| {
+            before.innermost == window && before.window.is_some() && before.said + KNOWN > at
+        };
+        if let Some(before) = before.filter(is_known) {
+            return Ok(Focused { by_manager, at, ..before });
+        }
+        let mut focused = Focused { window: None, innermost: window, by_manager, at, said: at };
         for _ in 0..MAX_STEPS {
             // None and PointerRoot are no windows.
             if window <= 1 || window == self.root {

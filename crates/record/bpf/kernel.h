@@ -39,12 +39,28 @@ struct kernfs_node {
 	u64 id;
 };
 
-struct cgroup {
-	struct kernfs_node *kn;
-};
+struct cgroup;
 
 struct cgroup_subsys_state {
 	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+typedef struct {
+	u32 val;
+} kuid_t;
+
+struct cred {
+	kuid_t uid;
 };
 
 struct upid {
@@ -145,8 +161,12 @@ struct task_struct {
 	int prio;
 	int pid;
 	int tgid;
+	char comm[16];
 	struct mm_struct *mm;
 	struct task_struct *real_parent;
+	struct task_struct *group_leader;
+	const struct cred *cred;
+	struct css_set *cgroups;
 	struct files_struct *files;
 	struct sched_entity se;
 	struct thread_struct thread;

@@ -12,6 +12,7 @@
 #include "python.h"
 #include "ring.h"
 #include "stacks.h"
+#include "watch.h"
 #include "write.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
@@ -19,6 +20,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
+const volatile u32 with_watches = 0; // set before loading
 
 // -------------------------------------------------------------------------------- the threads
 
@@ -207,7 +209,8 @@ static __always_inline void arrive(struct cpu_ring *ring, u32 cpu, u64 now, stru
 {
 	ring->pending_ns = 0;
 	u32 coming = next->pid;
-	struct task_slot *slot = coming ? take_slot(coming) : 0;
+	u32 key = coming ? find_slot(coming, true) : NO_SLOT;
+	struct task_slot *slot = slot_in(key);
 	if (slot) {
 		s32 prio = next->prio;
 		if (slot->prio != prio ||
@@ -227,6 +230,12 @@ static __always_inline void arrive(struct cpu_ring *ring, u32 cpu, u64 now, stru
 			     (!known || blocked >= LONG_WAITS * min_wait_ns ||
 			      slot->kernel_lock || is_lock_wait(next))))
 				ring->pending_ns = since;
+			if (with_watches) {
+				watch_coming(next, since, slot->kind, now);
+				u64 *back = slot->kind & FOR_EVENTS ? back_in(key) : 0;
+				if (back)
+					*back = now;
+			}
 		} else if (since && now - since >= LONG_WAITS * min_wait_ns) {
 			// Where it was when it lost its CPU for long: perhaps it holds a lock there.
 			ring->pending_due = now - since >= wanted_wait_ns(now);
@@ -272,7 +281,8 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 	u32 state = state_of(preempt, prev_state);
 	if (state <= PREEMPTED && prev->prio >= MIN_FAIR_PRIO && is_throttled(prev))
 		state = THROTTLED;
-	struct task_slot *slot = leaving ? slot_at(leaving, state != DEAD) : 0;
+	u32 key = leaving ? find_slot(leaving, state != DEAD) : NO_SLOT;
+	struct task_slot *slot = slot_in(key);
 	if (slot && state == DEAD) {
 		slot->tid = 0;
 	} else if (slot) {
@@ -288,6 +298,12 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 			slot->context = context - (u64)prev->stack;
 			if (!(prev->flags & PF_KTHREAD))
 				slot->owner = lock_owner((void *)bpf_task_pt_regs(prev), false);
+			if (with_watches) {
+				slot->kind = kind_of_wait(prev);
+				u64 *back = slot->kind & FOR_EVENTS ? back_in(key) : 0;
+				if (back)
+					watch_leaving(prev, *back, slot->kind, now);
+			}
 		}
 	}
 	arrive(ring, cpu, now, next);
@@ -511,6 +527,10 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task)
 {
 	u32 tgid = task->tgid;
+	// It has another event loop, too.
+	u64 *back = with_watches ? back_in(find_slot(task->pid, false)) : 0;
+	if (back)
+		*back = 0;
 	bpf_map_delete_elem(&pythons, &tgid);
 	bpf_map_delete_elem(&javas, &tgid);
 	if (bpf_map_delete_elem(&processes, &tgid))
@@ -652,5 +672,21 @@ int on_each_thread(struct bpf_iter__task *ctx)
 	long bytes = bpf_get_task_stack(task, sleeper->frames, sizeof(sleeper->frames), 0);
 	sleeper->count = bytes > 0 ? (u32)bytes / 8 : 0;
 	bpf_seq_write(ctx->meta->seq, sleeper, sizeof(*sleeper));
+	return 0;
+}
+
+// ---------------------------------------------------------------------------------------- watch
+
+SEC("iter/task")
+int on_each_watched_thread(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	u32 key = task ? find_slot(task->pid, false) : NO_SLOT;
+	struct task_slot *slot = slot_in(key);
+	u64 *back = back_in(key);
+	if (!task || !slot || !back)
+		return 0;
+	struct lately lately = { blocked_since(slot), *back, slot->kind };
+	list_unended(ctx->meta->seq, task, &lately);
 	return 0;
 }

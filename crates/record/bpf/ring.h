@@ -79,7 +79,7 @@ struct task_slot {
 	u8 known_waker; // that of `waker_place` in `wakers`
 	u8 next_wait; // of `waits`, to be replaced
 	u8 next_waker;
-	u8 unused;
+	u8 kind; // of its last wait, as watch.h has it; 0 unless waits are watched
 	u32 waits[PLACES]; // where it waited when its stack was taken
 	u32 wakers[PLACES]; // where it was woken from when the waker's stack was taken
 	u64 kernel_lock; // the address of the lock in the kernel that it waits for; 0 for none

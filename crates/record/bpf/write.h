@@ -12,6 +12,9 @@ const volatile u32 blocks_per_cpu = 1; // a power of two
 ARRAY(blocks, struct block, 1, BPF_F_MMAPABLE);
 ARRAY(cpus, struct cpu_ring, 1, BPF_F_MMAPABLE);
 ARRAY(tasks, struct task_slot, TASK_SLOTS, BPF_F_MMAPABLE);
+// By the slot of a thread, since when it is back from its wait for events; 0: it never was. One entry
+// unless waits are watched. Apart, because most threads wait for no events.
+ARRAY(backs, u64, 1, 0);
 
 // Where the slot of a thread may be: `nth` from 0, until TASK_PLACES. Ids come in runs, so the places
 // are far apart.
@@ -47,25 +50,27 @@ __noinline u32 find_slot(u32 tid, u32 take)
 	__builtin_memset(slot, 0, sizeof(*slot));
 	slot->tid = tid;
 	slot->prio = UNKNOWN_PRIO;
+	u64 *back = bpf_map_lookup_elem(&backs, &taken);
+	if (back)
+		*back = 0;
 	return taken;
 }
 
-static __always_inline struct task_slot *slot_at(u32 tid, u32 take)
+static __always_inline struct task_slot *slot_in(u32 key)
 {
-	u32 key = find_slot(tid, take);
 	return bpf_map_lookup_elem(&tasks, &key);
 }
 
 // The slot of a thread, if it has one.
 static __always_inline struct task_slot *slot_of(u32 tid)
 {
-	return slot_at(tid, false);
+	return slot_in(find_slot(tid, false));
 }
 
-// The slot of a thread, which takes one if it has none.
-static __always_inline struct task_slot *take_slot(u32 tid)
+// Since when the thread of a slot is back from its wait for events.
+static __always_inline u64 *back_in(u32 key)
 {
-	return slot_at(tid, true);
+	return bpf_map_lookup_elem(&backs, &key);
 }
 
 // From when on the stacks of places count: the ring that is overwritten fastest has gone an eighth on

@@ -30,6 +30,9 @@ pub struct Options {
     /// Unwinds every stack even if the recorder remembers it, compares the two, and warns of the
     /// result: for tests of [`EngineChoice::Bpf`].
     pub compare_stacks: bool,
+    /// Whether the programs of [`EngineChoice::Bpf`] also compare waits with thresholds: the
+    /// always-on recorder's triggers are about them.
+    pub watch_waits: bool,
     /// What records: see [`EngineChoice`].
     pub engine: EngineChoice,
     /// [`record`](crate::record) ends when the trace has about this many bytes.
@@ -67,6 +70,7 @@ impl Default for Options {
             min_wait_ns: 1_000_000,
             stack_budget_ppm: 10_000,
             compare_stacks: false,
+            watch_waits: false,
             engine: EngineChoice::Auto,
             max_bytes: None,
             readers: Readers::Owner,

@@ -348,6 +348,16 @@ pub(crate) fn context_switches() -> Option<u64> {
     stat.lines().find_map(|line| line.strip_prefix("ctxt "))?.trim().parse().ok()
 }
 
+/// The id that the kernel gave to a process or thread last: it is another one after each that begins.
+pub(crate) fn newest_id() -> Option<u32> {
+    last_number(&fs::read_to_string("/proc/loadavg").ok()?)
+}
+
+/// `0.08 0.03 0.01 2/345 6789`.
+fn last_number(loadavg: &str) -> Option<u32> {
+    loadavg.split_ascii_whitespace().nth(4)?.parse().ok()
+}
+
 /// The machine's memory, in KiB; 0 if it is not known.
 pub(crate) fn memory_kib() -> u64 {
     total_memory_kib(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
@@ -473,6 +483,13 @@ mod tests {
             .filter(|&pid| user(pid).is_some() && user(pid) == user(2).filter(|&user| user != 0))
             .count();
         assert_eq!((found.len(), hung), (3 - skipped, Unread { hung: vec![2], skipped }));
+    }
+
+    #[test]
+    fn the_newest_id_is_the_last_number() {
+        assert_eq!(last_number("0.08 0.03 0.01 2/345 6789\n"), Some(6789));
+        assert_eq!(last_number("0.08 0.03"), None);
+        assert!(newest_id().is_some());
     }
 
     #[test]

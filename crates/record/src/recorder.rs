@@ -1,6 +1,6 @@
 //! [`Recorder`]: starts recording, reports its status and takes snapshots.
 
-use crate::bpf::{Engine, RingState};
+use crate::bpf::{Engine, RingState, WatchWords, Watcher};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::naming::{LocalRules, RuleReader};
@@ -119,6 +119,14 @@ impl Recorder {
     /// What the recording has lacked so far, as a trace that is saved now would say.
     pub(crate) fn lacks(&self) -> Vec<String> {
         self.running.session.engine.as_ref().map(Engine::warnings).unwrap_or_default()
+    }
+
+    /// Begins to watch waits.
+    pub(crate) fn watch(&self, watches: &[WatchWords]) -> Result<Watcher, String> {
+        match &self.running.session.engine {
+            Some(engine) => engine.watch(watches),
+            None => Watcher::alone(watches),
+        }
     }
 
     /// What the rings hold, and the event rates since the last call.

@@ -7,7 +7,9 @@ use crate::explain::{self, Cause, Explanation, Hop, Piece, Share};
 use crate::locks::{Release, releases};
 use crate::samples::{HotSpot, hot_spot};
 use crate::stacks::text::{deepest_function, stack_text};
-use crate::wording::sentence::{Sentence, Span, Subject, count, duration, function, sentence};
+use crate::wording::sentence::{
+    Sentence, Span, Subject, count, duration, function, plural, sentence,
+};
 use crate::wording::wait_words;
 use crate::wording::{Event, Reference, units};
 use crate::{Analysis, Operation, Segment, WaitClass};
@@ -392,7 +394,12 @@ fn as_place(mut on: Sentence) -> Sentence {
 
 /// `7,498 of 7,547 samples`.
 pub(super) fn samples_of(spot: &HotSpot) -> Sentence {
-    sentence!("{} of {} samples", count(spot.inside.into()), count(spot.total.into()))
+    sentence!("{} of {}", count(spot.inside.into()), plural(spot.total.into(), "sample"))
+}
+
+/// The verb for that many of something.
+pub(super) fn are(number: u64) -> &'static str {
+    if number == 1 { "is" } else { "are" }
 }
 
 /// One thread's windows.

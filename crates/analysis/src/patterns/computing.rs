@@ -5,7 +5,7 @@
 
 use super::case::Case;
 use super::case::runs;
-use super::case::samples_of;
+use super::case::{are, samples_of};
 use crate::samples::{HotSpot, Sampled, sampled};
 use crate::stacks::text::stack_text_without;
 use crate::wording::sentence::{Sentence, Span, Subject, function, plural, sentence};
@@ -56,8 +56,9 @@ impl Case<'_> {
         let below = trace.stacks.frames_of(spot.stack).iter().position(is_shared).unwrap_or(0);
         let stack = stack_text_without(self.analysis, spot.stack, below);
         let mut sentence = sentence!(
-            "{} are in\n  {}",
+            "{} {} in\n  {}",
             samples_of(spot),
+            are(spot.inside.into()),
             Span::new(stack, Subject::Stack(spot.stack))
         );
         let is_most = |samples: u64| samples * 2 >= sampled.total;

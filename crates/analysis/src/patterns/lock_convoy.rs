@@ -1,7 +1,7 @@
 //! Convoy: the lock was handed from waiter to waiter; no single one is to blame.
 
 use super::case::Case;
-use super::case::samples_of;
+use super::case::{are, samples_of};
 use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::Cause;
@@ -126,8 +126,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let name = match &hot_spot(case.analysis, &holds.runs) {
         Some(spot) => {
             sentences.push(sentence!(
-                "{} taken during the holds are in\n  {}",
+                "{} taken during the holds {} in\n  {}",
                 samples_of(spot),
+                are(spot.inside.into()),
                 case.stack(spot.stack)
             ));
             case.hot_name(spot)

@@ -2,7 +2,7 @@
 //! they do under it is to exit, it is the exits that are serialised.
 
 use super::case::Case;
-use super::case::{in_function, samples_of};
+use super::case::{are, in_function, samples_of};
 use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, Hop, Piece};
@@ -101,11 +101,11 @@ fn activity(case: &Case<'_>, release: &Release, busy_ns: u64) -> (String, Option
     {
         let held_ns: u64 = held.iter().map(|(_, window)| window.duration_ns()).sum();
         let sentence = sentence!(
-            "While they held it, the holders were on a CPU for {} ({}); {} in that time are in\n  \
-             {}",
+            "While they held it, the holders were on a CPU for {} ({}); {} in that time {} in\n  {}",
             duration(held_ns),
             case.percent(held_ns),
             samples_of(&spot),
+            are(spot.inside.into()),
             case.stack(spot.stack)
         );
         return (case.hot_name(&spot), Some(sentence));

@@ -12,10 +12,11 @@ mod parts;
 mod refused;
 mod shared;
 mod sleepers;
+mod watcher;
 
-pub(crate) use parts::program;
 pub(crate) use shared::Shared;
 pub(crate) use sleepers::{Sleeper, unwind as unwind_sleepers};
+pub(crate) use watcher::{MAX_WATCHES, Seen, WatchWords, Watcher, about};
 
 use crate::error::Error;
 use crate::kernel;
@@ -31,7 +32,7 @@ use aya::programs::perf_event::{
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use hook::Hook;
-use parts::{map, maps};
+use parts::{map, maps, program};
 use refused::failed;
 use rustc_hash::FxHashMap;
 use shared::{TASK_SLOT_BYTES, TASK_SLOTS};
@@ -93,7 +94,7 @@ pub(crate) struct Engine {
     /// Fills the maps by which user stacks are unwound.
     unwinding: Option<Unwinding>,
     /// Keeps the programs attached.
-    programs: Mutex<Ebpf>,
+    programs: Arc<Mutex<Ebpf>>,
     /// The program for `sched_switch`.
     switch_program: &'static str,
     hook: Hook,
@@ -210,6 +211,7 @@ impl Engine {
             .override_global("with_user_stacks", &u32::from(options.user_stacks), true)
             .override_global("min_wait_ns", &options.min_wait_ns, true)
             .override_global("budget_ppm", &options.stack_budget_ppm, true)
+            .override_global("with_watches", &u32::from(options.watch_waits), true)
             .override_global("compare_stacks", &u32::from(options.compare_stacks), true)
             .override_global("interrupt_code", &interrupt_code, true)
             .override_global("schedule_code", &schedule_code, true)
@@ -217,6 +219,7 @@ impl Engine {
             .override_global("modules_start", &MODULES_START, true)
             .map_max_entries("blocks", rings * blocks_per_cpu as u32)
             .map_max_entries("cpus", rings)
+            .map_max_entries("backs", if options.watch_waits { TASK_SLOTS as u32 } else { 1 })
             .map_max_entries("dictionary", rings * KNOWN_STACKS_PER_CPU)
             .map_max_entries("user_cache", rings * CACHED_STACKS_PER_CPU)
             .map_max_entries("kernel_cache", rings * CACHED_STACKS_PER_CPU)
@@ -226,28 +229,16 @@ impl Engine {
             .map_err(failed("load the recorder's programs"))?;
         let switch_program = hook::load_switch_program(&mut programs, &btf)?;
         let hook = Hook::load(hooks, &mut programs, &btf, &symbols)?;
-        for (name, tracepoint) in TRACEPOINTS {
-            let program: &mut BtfTracePoint = program(&mut programs, name)?;
-            program.load(tracepoint, &btf).map_err(failed("load a program"))?;
-        }
-        for (name, tracepoint) in OPTIONAL {
-            let program: &mut BtfTracePoint = program(&mut programs, name)?;
-            // One that is not loaded is not attached, either.
-            let _ = program.load(tracepoint, &btf);
-        }
-        let sampler: &mut PerfEvent = program(&mut programs, "on_sample")?;
-        sampler.load().map_err(failed("load a program"))?;
+        load_others(&mut programs, &btf, options)?;
         let blocks = map(&programs, "blocks", rings as usize * blocks_per_cpu * BLOCK_BYTES)?;
         let rings = map(&programs, "cpus", rings as usize * CPU_RING_BYTES)?;
-        let lister: &mut Iter = program(&mut programs, "on_each_thread")?;
-        lister.load("task", &btf).map_err(failed("load a program"))?;
         let shared = Arc::new(Shared {
             mappings: map(&programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?,
             rows: map(&programs, "rows", unwind::rows() as usize * 8)?,
             tasks: map(&programs, "tasks", TASK_SLOTS * TASK_SLOT_BYTES)?,
             functions: Arc::default(),
         });
-        let programs = Mutex::new(programs);
+        let programs = Arc::new(Mutex::new(programs));
         Ok(Self {
             unwinding: None,
             programs,
@@ -329,6 +320,11 @@ impl Engine {
         // Without it, the holders of file locks are not known, and nothing else is missing.
         let _ = file_locks::add_owners(&mut sleepers);
         Ok(sleepers)
+    }
+
+    /// Begins to watch waits, if it was loaded to do so.
+    pub(crate) fn watch(&self, watches: &[WatchWords]) -> Result<Watcher, String> {
+        Watcher::of_recorder(&self.programs, watches)
     }
 
     /// What the user stacks of sleepers are unwound with.
@@ -549,6 +545,28 @@ impl Engine {
         }
         copy
     }
+}
+
+/// Loads the programs that have the same form on every kernel.
+fn load_others(programs: &mut Ebpf, btf: &Btf, options: &Options) -> Result<(), Error> {
+    for (name, tracepoint) in TRACEPOINTS {
+        let program: &mut BtfTracePoint = program(programs, name)?;
+        program.load(tracepoint, btf).map_err(failed("load a program"))?;
+    }
+    for (name, tracepoint) in OPTIONAL {
+        let program: &mut BtfTracePoint = program(programs, name)?;
+        // One that is not loaded is not attached, either.
+        let _ = program.load(tracepoint, btf);
+    }
+    let sampler: &mut PerfEvent = program(programs, "on_sample")?;
+    sampler.load().map_err(failed("load a program"))?;
+    let lister: &mut Iter = program(programs, "on_each_thread")?;
+    lister.load("task", btf).map_err(failed("load a program"))?;
+    if options.watch_waits {
+        watcher::prepare(programs, btf)
+            .map_err(|reason| refused::failed_with("load a program", reason))?;
+    }
+    Ok(())
 }
 
 /// Engines with a fault.

@@ -26,11 +26,7 @@ pub(super) fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
     let mut take = |name| programs.take_map(name).ok_or_else(|| missing(name));
     let (pythons, javas, hints) = (take("pythons")?, take("javas")?, take("hints")?);
     // This side of it stays here, for saves.
-    let processes = match programs.map("processes") {
-        Some(Map::HashMap(map)) => map.fd().as_fd().try_clone_to_owned().map_err(failed(action))?,
-        _ => return Err(missing("processes")),
-    };
-    let processes = Map::HashMap(MapData::from_fd(processes).map_err(failed(action))?);
+    let processes = Map::HashMap(another_handle(programs, "processes")?);
     Ok(Maps {
         processes: processes.try_into().map_err(failed(action))?,
         pythons: pythons.try_into().map_err(failed(action))?,
@@ -39,6 +35,18 @@ pub(super) fn maps(programs: &mut Ebpf) -> Result<Maps, Error> {
         rows,
         hints: hints.try_into().map_err(failed(action))?,
     })
+}
+
+/// Another handle of a map, which stays here for others.
+pub(super) fn another_handle(programs: &Ebpf, name: &str) -> Result<MapData, Error> {
+    let action = "use a map of the recorder";
+    let (Map::Array(map) | Map::HashMap(map) | Map::RingBuf(map)) =
+        programs.map(name).ok_or_else(|| missing(name))?
+    else {
+        return Err(missing(name));
+    };
+    let handle = map.fd().as_fd().try_clone_to_owned().map_err(failed(action))?;
+    MapData::from_fd(handle).map_err(failed(action))
 }
 
 /// A program, by its name in C.

@@ -14,9 +14,9 @@ mod waits;
 mod what;
 
 pub(crate) use hit::{Hit, Reporter};
-pub(crate) use waits::MAX_WATCHES;
 pub use what::{Pressure, Resource, Target, TriggerConfig, Watched, What};
 
+use crate::bpf::{WatchWords, Watcher};
 use hit::Stop;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -42,8 +42,12 @@ fn groups_of(triggers: &[TriggerConfig]) -> Vec<Option<u64>> {
 }
 
 impl Sources {
-    /// Arms `triggers`. What cannot be armed has a reason.
-    pub(crate) fn start(triggers: &[TriggerConfig], reporter: &Reporter) -> Self {
+    /// Arms `triggers`. What cannot be armed has a reason. `watch` begins to watch waits.
+    pub(crate) fn start(
+        triggers: &[TriggerConfig],
+        reporter: &Reporter,
+        watch: &dyn Fn(&[WatchWords]) -> Result<Watcher, String>,
+    ) -> Self {
         let mut sources = Self::default();
         let Ok((end, ended)) = UnixStream::pair() else {
             sources.reasons = vec![Some("no socket".to_owned()); triggers.len()];
@@ -55,7 +59,7 @@ impl Sources {
             let armed = sources.arm(number, &trigger.what, reporter, &ended);
             sources.reasons.push(armed.err());
         }
-        sources.arm_waits(triggers, reporter, &ended);
+        sources.arm_waits(triggers, reporter, &ended, watch);
         sources
     }
 
@@ -88,7 +92,13 @@ impl Sources {
         self.spawn(run)
     }
 
-    fn arm_waits(&mut self, triggers: &[TriggerConfig], reporter: &Reporter, ended: &UnixStream) {
+    fn arm_waits(
+        &mut self,
+        triggers: &[TriggerConfig],
+        reporter: &Reporter,
+        ended: &UnixStream,
+        watch: &dyn Fn(&[WatchWords]) -> Result<Watcher, String>,
+    ) {
         let watched: Vec<(usize, bool, &Watched)> = triggers
             .iter()
             .enumerate()
@@ -109,7 +119,7 @@ impl Sources {
             .collect();
         let ended = ended.try_clone().map_err(|error| error.to_string());
         let armed = ended.and_then(|ended| {
-            let run = waits::source(&watched, ended, reporter.clone())?;
+            let run = waits::source(&watched, ended, reporter.clone(), watch)?;
             run.map_or(Ok(()), |run| self.spawn(run))
         });
         if let Err(reason) = armed {

@@ -69,6 +69,8 @@ const MIN_REREAD_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_REREAD_INTERVAL: Duration = Duration::from_secs(5);
 /// How often processes are looked for that are new, or whose end was not reported.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// The same where no process has begun since: only ends can have gone unreported.
+const QUIET_SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// How many sweeps read a process.
 const SWEEPS: u8 = 2;
 /// How long the start of a recording waits for the tables of the processes that exist.
@@ -229,6 +231,8 @@ struct Tables {
     processes: FxHashMap<u32, Process>,
     /// How often a sweep has read each that lives.
     swept: FxHashMap<u32, u8>,
+    /// See [`procfs::newest_id`].
+    newest_id: Option<u32>,
     /// `None`: the file has no rules.
     files: FxHashMap<FileId, Option<FileRules>>,
     /// How often each of other files was read, and no rules were found.
@@ -257,6 +261,7 @@ impl Tables {
             without_room,
             processes: FxHashMap::default(),
             swept: FxHashMap::default(),
+            newest_id: None,
             files: FxHashMap::default(),
             read_in_vain: FxHashMap::default(),
             mappings: Pool::new(MAPPINGS),
@@ -291,7 +296,7 @@ impl Tables {
                 self.functions.add(pid, Vec::new(), methods);
             }
             self.free_old();
-            if last_sweep.elapsed() >= SWEEP_INTERVAL {
+            if self.is_sweep_due(last_sweep.elapsed()) {
                 last_sweep = Instant::now();
                 self.sweep();
             }
@@ -528,6 +533,19 @@ impl Tables {
         let bytes: Vec<u8> = rows.iter().flat_map(|row| row.to_ne_bytes()).collect();
         self.maps.rows.store(extent.first as usize * 8, &bytes);
         Some(FileRules { rules, rows: extent, users: 0, state })
+    }
+
+    /// Whether to look at all processes again: a list of them costs more than all else that an idle
+    /// machine asks for here.
+    fn is_sweep_due(&mut self, elapsed: Duration) -> bool {
+        if elapsed < SWEEP_INTERVAL {
+            return false;
+        }
+        let newest = procfs::newest_id();
+        let is_quiet = newest.is_some() && newest == self.newest_id;
+        self.newest_id = newest;
+        let all_are_read = self.swept.values().all(|times| *times == SWEEPS);
+        !is_quiet || !all_are_read || elapsed >= QUIET_SWEEP_INTERVAL
     }
 
     /// Reads processes that are new, and once more after that: the first time may have been before

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::input_devices::InputDevices;
 use crate::marks::Marks;
 use crate::naming::RuleReader;
+use crate::options::Options;
 use crate::recorder::Recorder;
 use crate::save::{Extras, Saved};
 use crate::sys;
@@ -119,13 +120,15 @@ impl<'a> Service<'a> {
         let started = sys::monotonic_now();
         // This comes first so that a second recorder is refused before it costs anything.
         let server = Server::bind(&config.socket_folder, config.group)?;
-        let recorder = Recorder::start_with(&config.recorder, reader)?;
+        let options = Options { watch_waits: true, ..config.recorder.clone() };
+        let recorder = Recorder::start_with(&options, reader)?;
         let system = |action| move |source| Error::System { action, source };
         let (wake, waker) = UnixStream::pair().map_err(system("create a socket pair"))?;
         wake.set_nonblocking(true).map_err(system("set up a socket"))?;
         let (sender, hits) = channel();
         let reporter = Reporter::new(sender, waker).map_err(system("set up a socket"))?;
-        let sources = Sources::start(&config.triggers, &reporter);
+        let sources =
+            Sources::start(&config.triggers, &reporter, &|watches| recorder.watch(watches));
         let devices = InputDevices::start(config.devices);
         let now = Instant::now();
         let service = Self {

@@ -79,10 +79,11 @@ impl Service<'_> {
 
     /// Arms the triggers again.
     fn arm(&mut self) {
-        // The old ones end first: the kernel lets only one watch.
+        // The old ones end first: there is one watcher at a time.
         self.sources = Sources::default();
         while self.hits.try_recv().is_ok() {}
-        self.sources = Sources::start(&self.config.triggers, &self.reporter);
+        let watch = |watches: &_| self.recorder.watch(watches);
+        self.sources = Sources::start(&self.config.triggers, &self.reporter, &watch);
         self.tell_gaps();
     }
 

@@ -4,8 +4,9 @@ use super::super::values::{Share, Size, Time};
 use super::checks::{Wrong, absolute, at_least, delay, group_id};
 use super::settings::{Config, GroupReads, Limits, Retention};
 use super::trigger::{Defaults, TriggerToml};
+use crate::bpf::MAX_WATCHES;
 use crate::options::{EngineChoice, Options};
-use crate::triggers::{MAX_WATCHES, TriggerConfig};
+use crate::triggers::TriggerConfig;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use unhitch_model::InputMarks;
 
 /// Share of one CPU that goes into stacks, per cent: less than half of what a recording has. Under a
 /// desktop in use hardly a stack is left out for it, as most waits are at places of which one is known.
-const STACK_BUDGET: f64 = 0.4;
+const STACK_BUDGET: f64 = 0.3;
 /// CPU samples per second on each CPU: half of what a recording has. What a thread that hangs computes
 /// for 0.2 s is still seen twenty times.
 const SAMPLE_HZ: u32 = 99;
