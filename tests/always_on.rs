@@ -189,6 +189,8 @@ fn live_keys_that_wait_are_marked_by_class_and_told_of() {
     let Some((service, desktop, _agent)) = start(test, &agent) else { return };
     let mut window = desktop.window();
     desktop.xdotool(&["key", "z"]);
+    // It is not one of those that wait, also where all is slow.
+    window.line("drawn");
     window.tell("hang");
     window.line("hangs");
     for key in ["a", "7", "space"] {

@@ -29,6 +29,15 @@ fn a_wrong_configuration_is_named_by_its_line() {
 }
 
 #[test]
+fn options_beside_a_configuration_are_refused() {
+    for option in [&["--on-stall", "200ms"][..], &["--rate", "99"], &["--verdict"]] {
+        let output = unhitch(&[&["watch", "--config", "/no/such.toml"], option].concat());
+        let error = text(&output.stderr);
+        assert!(error.contains("'--config <FILE>' cannot be used with"), "{error}");
+    }
+}
+
+#[test]
 fn without_a_recorder_every_client_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("control.sock");

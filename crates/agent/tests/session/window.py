@@ -1,5 +1,6 @@
 """A window of GTK with a line of text. `hang SECONDS` on standard input keeps its thread away from
-its event loop, `hang` until the next line. Prints when that begins and ends (CLOCK_MONOTONIC)."""
+its event loop, `hang` until the next line. Prints when that begins and ends (CLOCK_MONOTONIC), and
+`drawn` when what was typed is on the screen."""
 import os
 import select
 import sys
@@ -11,8 +12,14 @@ gi.require_version("Gtk", "3.0")
 from gi.repository import GLib, Gtk  # noqa: E402
 
 window = Gtk.Window(title="victim")
-window.add(Gtk.Entry())
+entry = Gtk.Entry()
+window.add(entry)
 window.connect("map-event", lambda *_: print("mapped", os.getpid(), flush=True))
+
+
+def drawn():
+    print("drawn", flush=True)
+    return False
 
 
 def command(*_):
@@ -31,6 +38,8 @@ def command(*_):
     return True
 
 
+# Idle comes after all that is to be drawn.
+entry.connect("changed", lambda *_: GLib.idle_add(drawn))
 GLib.io_add_watch(sys.stdin, GLib.PRIORITY_DEFAULT, GLib.IO_IN | GLib.IO_HUP, command)
 window.show_all()
 Gtk.main()

@@ -89,9 +89,9 @@ pub struct WatchArgs {
     /// Folder to save traces into
     #[arg(short, long, value_name = "FOLDER", default_value = ".")]
     pub output: PathBuf,
-    /// Take everything from this file, and read it again on SIGHUP; other options do not count
-    /// then. The service uses /etc/unhitch/watch.toml
-    #[arg(long, value_name = "FILE")]
+    /// Take everything from this file, and read it again on SIGHUP. The service uses
+    /// /etc/unhitch/watch.toml
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "on_stall", "when", "verdict", "RecorderArgs"])]
     pub config: Option<PathBuf>,
     /// Only check this configuration: a wrong line is named by its number
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
