@@ -14,7 +14,7 @@ const ONE_OF_MANY =
   /(?<![\d.,])1 (lanes|threads|CPUs|processes|traces|stalls|rows|groups|functions|modules|files|samples|waits|wakes|switches|events|stacks|marks|links|hops|machines|recordings|caveats)\b/;
 
 /** A share in a sentence, unless it is one of CPU samples. */
-const SHARE_OF_TIME = /\d+\.\d %(?! of [\d,]+ samples)/g;
+const SHARE_OF_TIME = /\d+\.\d %(?! of [\d,]+ samples?\b)/g;
 
 /** A page that is walked through. */
 export class Walk {
@@ -96,7 +96,7 @@ export class Walk {
     await this.explainFirstThread();
   }
 
-  /** Each share of time that the answer's sentences name is in the table below the bar; shares of samples are not of time. */
+  /** Each share of time that the answer's sentences name is in the table below the bar. */
   private async agrees(): Promise<void> {
     const answer = this.page.locator("[data-answer]");
     if ((await answer.count()) === 0) return;

@@ -397,11 +397,6 @@ pub(super) fn samples_of(spot: &HotSpot) -> Sentence {
     sentence!("{} of {}", count(spot.inside.into()), plural(spot.total.into(), "sample"))
 }
 
-/// The verb for that many of something.
-pub(super) fn are(number: u64) -> &'static str {
-    if number == 1 { "is" } else { "are" }
-}
-
 /// One thread's windows.
 pub(super) fn runs(thread: ThreadId, windows: &[Window]) -> Vec<(ThreadId, Window)> {
     windows.iter().map(|&window| (thread, window)).collect()

@@ -5,10 +5,10 @@
 
 use super::case::Case;
 use super::case::runs;
-use super::case::{are, samples_of};
+use super::case::samples_of;
 use crate::samples::{HotSpot, Sampled, sampled};
 use crate::stacks::text::stack_text_without;
-use crate::wording::sentence::{Sentence, Span, Subject, function, plural, sentence};
+use crate::wording::sentence::{Sentence, Span, Subject, are, function, plural, sentence};
 use crate::wording::{recording, units};
 use unhitch_model::{FrameId, ThreadId, Window};
 

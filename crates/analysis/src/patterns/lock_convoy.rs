@@ -1,12 +1,12 @@
 //! Convoy: the lock was handed from waiter to waiter; no single one is to blame.
 
 use super::case::Case;
-use super::case::{are, samples_of};
+use super::case::samples_of;
 use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::Cause;
 use crate::samples::hot_spot;
-use crate::wording::sentence::{Sentence, duration, function, plural, sentence};
+use crate::wording::sentence::{Sentence, are, duration, function, plural, sentence};
 use crate::wording::units;
 use rustc_hash::FxHashMap;
 use unhitch_model::{ThreadId, Window};

@@ -2,13 +2,13 @@
 //! they do under it is to exit, it is the exits that are serialised.
 
 use super::case::Case;
-use super::case::{are, in_function, samples_of};
+use super::case::{in_function, samples_of};
 use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, Hop, Piece};
 use crate::locks::{Release, is_same_lock};
 use crate::samples::hot_spot;
-use crate::wording::sentence::{Sentence, count, duration, function, plural, sentence};
+use crate::wording::sentence::{Sentence, are, count, duration, function, plural, sentence};
 use rustc_hash::FxHashMap;
 use unhitch_model::{ThreadId, Window};
 

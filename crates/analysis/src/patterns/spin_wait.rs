@@ -6,14 +6,14 @@
 //! it is the likely one. Who is waited for otherwise works meanwhile: the only thread of the process, or
 //! of the same program, that does.
 
-use super::case::{Case, are};
+use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece, active_ns};
 use crate::samples::{Spinning, spinning};
 use crate::stacks::classes::SpinsFor;
 use crate::stacks::text::own_function;
 use crate::timeline::State;
-use crate::wording::sentence::{Sentence, count, duration, plural, sentence};
+use crate::wording::sentence::{Sentence, are, count, duration, plural, sentence};
 use unhitch_model::{StackId, ThreadId, Time, Window};
 
 /// The lock is taken to be released within so much of the last sample that saw it taken: a few times

@@ -182,6 +182,11 @@ pub fn plural(n: u64, noun: &str) -> Span {
     Span::new(units::plural(n, noun), Subject::Count(n))
 }
 
+/// The verb for that many of something.
+pub fn are(n: u64) -> &'static str {
+    if n == 1 { "is" } else { "are" }
+}
+
 /// A function by name; empty where it has none.
 pub fn function(name: &str) -> Span {
     Span::new(name, Subject::Function)
