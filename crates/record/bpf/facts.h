@@ -148,60 +148,42 @@ out:
 
 // ------------------------------------------------------------------------------------ interrupts
 
-// When the handlers that are running on a CPU began. Handlers of interrupts do not nest, and a soft
-// interrupt is not interrupted by another.
-struct handlers {
-	u64 interrupt_ns;
-	u64 soft_interrupt_ns;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct handlers);
-} handlers SEC(".maps");
-
-static __always_inline struct handlers *the_handlers(void)
+// Handlers of interrupts do not nest, and a soft interrupt is not interrupted by another.
+static __always_inline struct cpu_ring *ring_here(void)
 {
-	u32 key = 0;
-	return bpf_map_lookup_elem(&handlers, &key);
+	u32 cpu = bpf_get_smp_processor_id();
+	return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
 SEC("tp_btf/irq_handler_entry")
 int BPF_PROG(on_interrupt, int irq, struct irqaction *action)
 {
-	struct handlers *running = the_handlers();
-	if (running)
-		running->interrupt_ns = bpf_ktime_get_ns();
+	struct cpu_ring *ring = ring_here();
+	if (ring)
+		ring->interrupt_began_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(on_soft_interrupt, unsigned int vector)
 {
-	struct handlers *running = the_handlers();
-	if (running)
-		running->soft_interrupt_ns = bpf_ktime_get_ns();
+	struct cpu_ring *ring = ring_here();
+	if (ring)
+		ring->soft_interrupt_began_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
 // Notes a handler that ran for long. `name` may be NULL.
-static __always_inline void handler_ran(u64 begun, enum fact fact, u32 number, const char *name)
+static __always_inline void ran_for_long(u64 now, u64 ns, enum fact fact, u32 number,
+					 const char *name)
 {
 	u32 cpu = bpf_get_smp_processor_id();
-	u64 now = bpf_ktime_get_ns();
-	if (!begun)
-		return;
 	struct cpu_ring *ring = enter(cpu);
 	if (!ring)
 		return;
-	*(fact == INTERRUPT_RAN ? &ring->interrupts_ns : &ring->soft_interrupts_ns) += now - begun;
-	struct handler_ran *ran = 0;
-	if (now - begun >= MIN_HANDLER_NS)
-		ran = NEW_FACT(ring, cpu, now, fact, 0, handler_ran);
+	struct handler_ran *ran = NEW_FACT(ring, cpu, now, fact, 0, handler_ran);
 	if (ran) {
-		ran->ns = now - begun;
+		ran->ns = ns;
 		ran->number = number;
 		__builtin_memset(ran->name, 0, sizeof(ran->name));
 		if (name)
@@ -213,22 +195,28 @@ static __always_inline void handler_ran(u64 begun, enum fact fact, u32 number, c
 SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(on_end_of_interrupt, int irq, struct irqaction *action)
 {
-	struct handlers *running = the_handlers();
-	if (running) {
-		handler_ran(running->interrupt_ns, INTERRUPT_RAN, irq, action->name);
-		running->interrupt_ns = 0;
-	}
+	struct cpu_ring *ring = ring_here();
+	if (!ring || !ring->interrupt_began_ns)
+		return 0;
+	u64 now = bpf_ktime_get_ns(), ns = now - ring->interrupt_began_ns;
+	ring->interrupt_began_ns = 0;
+	ring->interrupts_ns += ns;
+	if (ns >= MIN_HANDLER_NS)
+		ran_for_long(now, ns, INTERRUPT_RAN, irq, action->name);
 	return 0;
 }
 
 SEC("tp_btf/softirq_exit")
 int BPF_PROG(on_end_of_soft_interrupt, unsigned int vector)
 {
-	struct handlers *running = the_handlers();
-	if (running) {
-		handler_ran(running->soft_interrupt_ns, SOFT_INTERRUPT_RAN, vector, 0);
-		running->soft_interrupt_ns = 0;
-	}
+	struct cpu_ring *ring = ring_here();
+	if (!ring || !ring->soft_interrupt_began_ns)
+		return 0;
+	u64 now = bpf_ktime_get_ns(), ns = now - ring->soft_interrupt_began_ns;
+	ring->soft_interrupt_began_ns = 0;
+	ring->soft_interrupts_ns += ns;
+	if (ns >= MIN_HANDLER_NS)
+		ran_for_long(now, ns, SOFT_INTERRUPT_RAN, vector, 0);
 	return 0;
 }
 

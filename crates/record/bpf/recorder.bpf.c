@@ -71,6 +71,26 @@ static __always_inline u32 remember_place(u32 *places, u8 *next, u32 place)
 	return index + 1;
 }
 
+static __always_inline struct watched *watched_here(void)
+{
+	struct shared *shared = the_shared();
+	return shared ? &shared->watched : 0;
+}
+
+// 66 µs.
+#define BACK_PERIOD_SHIFT 16
+#define BACK_PERIOD(NS) ((u32)((NS) >> BACK_PERIOD_SHIFT))
+
+// Since when a thread is back from its last wait for events, rounded down; 0 if it never was, or not
+// in the last 39 hours.
+static __always_inline u64 back_ns(struct task_slot *slot, u64 now)
+{
+	u32 back = slot->back;
+	s32 ago = BACK_PERIOD(now) - back;
+	// Another CPU may have set it a little later than `now`.
+	return back && ago >= 0 ? ((now >> BACK_PERIOD_SHIFT) - ago) << BACK_PERIOD_SHIFT : 0;
+}
+
 // Since when a thread is blocked; 0 if it is not.
 static __always_inline u64 blocked_since(struct task_slot *slot)
 {
@@ -140,7 +160,8 @@ static __always_inline bool is_due(u32 us, bool known, u64 now)
 // The ring overwrites the stacks of places, so they are taken again before it does.
 static __always_inline void forget_old_places(struct task_slot *slot, u64 now)
 {
-	if ((s32)(slot->places_since - PLACES_PERIOD(oldest_places())) >= 0)
+	struct shared *shared = the_shared();
+	if (!shared || (s32)(slot->places_since - PLACES_PERIOD(shared->places_from)) >= 0)
 		return;
 	__builtin_memset(slot->waits, 0, sizeof(slot->waits));
 	__builtin_memset(slot->wakers, 0, sizeof(slot->wakers));
@@ -200,6 +221,7 @@ static __always_inline void repair(struct cpu_ring *ring, u32 cpu, u64 now, u32 
 		record->unused = 0;
 	}
 	ring->current = current;
+	ring->python = 0;
 	ring->repairs++;
 }
 
@@ -209,8 +231,8 @@ static __always_inline void arrive(struct cpu_ring *ring, u32 cpu, u64 now, stru
 {
 	ring->pending_ns = 0;
 	u32 coming = next->pid;
-	u32 key = coming ? find_slot(coming, true) : NO_SLOT;
-	struct task_slot *slot = slot_in(key);
+	struct task_slot *slot = coming ? slot_in(find_slot(coming, true)) : 0;
+	ring->python = slot ? slot->python : 0;
 	if (slot) {
 		s32 prio = next->prio;
 		if (slot->prio != prio ||
@@ -218,8 +240,7 @@ static __always_inline void arrive(struct cpu_ring *ring, u32 cpu, u64 now, stru
 			note_priority(ring, cpu, now, slot, coming, prio);
 		u64 since = slot->since_ns;
 		if (since && slot->is_blocked) {
-			u64 woken = slot->woken_ns;
-			u64 blocked = (woken > since ? woken : now) - since;
+			u64 blocked = slot->woken_us ? slot->woken_us * 1000ull : now - since;
 			slot->blocked_us = add_blocked(slot->blocked_us, blocked);
 			u32 known = slot->known_place;
 			ring->pending_due = is_due(slot->blocked_us, known, now);
@@ -231,10 +252,9 @@ static __always_inline void arrive(struct cpu_ring *ring, u32 cpu, u64 now, stru
 			      slot->kernel_lock || is_lock_wait(next))))
 				ring->pending_ns = since;
 			if (with_watches) {
-				watch_coming(next, since, slot->kind, now);
-				u64 *back = slot->kind & FOR_EVENTS ? back_in(key) : 0;
-				if (back)
-					*back = now;
+				watch_coming(watched_here(), next, since, slot->kind, now);
+				if (slot->kind & FOR_EVENTS)
+					slot->back = BACK_PERIOD(now);
 			}
 		} else if (since && now - since >= LONG_WAITS * min_wait_ns) {
 			// Where it was when it lost its CPU for long: perhaps it holds a lock there.
@@ -281,15 +301,14 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 	u32 state = state_of(preempt, prev_state);
 	if (state <= PREEMPTED && prev->prio >= MIN_FAIR_PRIO && is_throttled(prev))
 		state = THROTTLED;
-	u32 key = leaving ? find_slot(leaving, state != DEAD) : NO_SLOT;
-	struct task_slot *slot = slot_in(key);
+	struct task_slot *slot = leaving ? slot_in(find_slot(leaving, state != DEAD)) : 0;
 	if (slot && state == DEAD) {
 		slot->tid = 0;
 	} else if (slot) {
 		bool is_blocked = state > PREEMPTED && state != THROTTLED;
 		slot->is_blocked = is_blocked;
 		slot->since_ns = now;
-		slot->woken_ns = 0;
+		slot->woken_us = 0;
 		slot->owner = 0;
 		if (is_blocked) {
 			u64 context = address_of(ring, ctx);
@@ -300,9 +319,7 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 				slot->owner = lock_owner((void *)bpf_task_pt_regs(prev), false);
 			if (with_watches) {
 				slot->kind = kind_of_wait(prev);
-				u64 *back = slot->kind & FOR_EVENTS ? back_in(key) : 0;
-				if (back)
-					watch_leaving(prev, *back, slot->kind, now);
+				watch_leaving(watched_here(), prev, back_ns(slot, now), slot->kind, now);
 			}
 		}
 	}
@@ -439,12 +456,11 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	struct task_slot *slot = slot_of(tid);
 	u32 place = 0, known_place = 0;
 	bool is_long = is_new, due = is_new && wanted_wait_ns(now) <= LONG_WAITS * min_wait_ns;
-	if (slot && blocked_since(slot) && !slot->woken_ns) {
+	if (slot && blocked_since(slot) && !slot->woken_us) {
 		u64 blocked = now - slot->since_ns;
 		u32 in_all = add_blocked(slot->waker_blocked_us, blocked);
-		slot->woken_ns = now;
-		struct task_slot *own = slot_of(current);
-		place = place_of(current, task, own ? own->python : 0);
+		slot->woken_us = add_blocked(0, blocked) ?: 1;
+		place = place_of(current, task, ring->python);
 		known_place = note_waker(slot, place, now);
 		due |= is_due(in_all, known_place, now);
 		slot->waker_blocked_us = due ? 0 : in_all;
@@ -528,9 +544,9 @@ int BPF_PROG(on_exec, struct task_struct *task)
 {
 	u32 tgid = task->tgid;
 	// It has another event loop, too.
-	u64 *back = with_watches ? back_in(find_slot(task->pid, false)) : 0;
-	if (back)
-		*back = 0;
+	struct task_slot *slot = with_watches ? slot_of(task->pid) : 0;
+	if (slot)
+		slot->back = 0;
 	bpf_map_delete_elem(&pythons, &tgid);
 	bpf_map_delete_elem(&javas, &tgid);
 	if (bpf_map_delete_elem(&processes, &tgid))
@@ -681,12 +697,11 @@ SEC("iter/task")
 int on_each_watched_thread(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	u32 key = task ? find_slot(task->pid, false) : NO_SLOT;
-	struct task_slot *slot = slot_in(key);
-	u64 *back = back_in(key);
-	if (!task || !slot || !back)
+	struct task_slot *slot = task ? slot_of(task->pid) : 0;
+	if (!slot)
 		return 0;
-	struct lately lately = { blocked_since(slot), *back, slot->kind };
-	list_unended(ctx->meta->seq, task, &lately);
+	u64 now = bpf_ktime_get_ns();
+	struct lately lately = { blocked_since(slot), back_ns(slot, now), slot->kind };
+	list_unended(watched_here(), ctx->meta->seq, task, &lately, now);
 	return 0;
 }

@@ -28,32 +28,37 @@ struct block_header {
 	u32 cpu;
 };
 
-// The state of a ring, outside of it. Three cache lines.
+// The state of a ring, outside of it. Three cache lines: every event uses the first, a switch and the
+// end of an interrupt also the second.
 struct cpu_ring {
 	u64 head; // bytes reserved since the beginning
 	u64 written; // bytes written since the beginning
 	u64 base_ns; // of the block that is being written
-	u64 pending_ns; // the thread that is coming on left its CPU at this time; 0: nothing to write
+	u64 begun; // number of the block that `base_ns` belongs to
 	u32 current; // who came on last
 	u32 depth; // programs that are running on this CPU
-	u64 not_reserved; // records lost because programs kept interrupting each other
-	u64 switches;
-	u64 wakings;
-	u64 repairs;
-	u64 stacks_ns; // time that went into stacks
-	u64 over_budget; // stacks that were not taken because of that
+	u64 python; // of the slot of `current`
 	u64 context; // where the program was called, as a number
+	u64 wakings;
+
+	u64 switches;
+	u64 pending_ns; // the thread that is coming on left its CPU at this time; 0: nothing to write
+	u64 pending_blocked_ns; // how long it was blocked since then; 0: it waited for a CPU only
+	u32 pending_due; // whether its stacks are due
+	u32 pending_known; // whether its stack is known by its place
+	u64 interrupt_began_ns; // since when the handler of an interrupt runs; 0: none does
+	u64 soft_interrupt_began_ns;
 	u64 interrupts_ns; // time in handlers of interrupts
 	u64 soft_interrupts_ns;
-	u64 requests; // to disks, that were done
+
+	u64 stacks_ns; // time that went into stacks
+	u64 over_budget; // stacks that were not taken because of that
 	u64 cached; // stacks that were not unwound, because they were as remembered
 	u64 unwound;
 	u64 differed; // of those that were compared, stacks that were not as remembered
-	u64 begun; // number of the block that `base_ns` belongs to
-	u64 pending_blocked_ns; // how long it was blocked since then; 0: it waited for a CPU only
-	u64 pending_due; // whether its stacks are due
-	u64 pending_known; // whether its stack is known by its place
-	u64 unused[2];
+	u64 repairs;
+	u64 not_reserved; // records lost because programs kept interrupting each other
+	u64 requests; // to disks, that were done
 };
 _Static_assert(sizeof(struct cpu_ring) == 192, "as in bpf.rs");
 
@@ -65,7 +70,8 @@ struct task_slot {
 	s16 prio; // as last written; UNKNOWN_PRIO if it was not
 	u16 prio_period; // when its priority was last written, in PRIO_PERIODs
 	u64 since_ns; // it left its CPU; 0 if it is on one
-	u64 woken_ns; // it was woken after that; 0 if it was not
+	u32 woken_us; // it was woken so long after that; 0 if it was not
+	u32 back; // when it was back from its last wait for events, in BACK_PERIODs; 0: it never was
 	u32 place; // where it waits (`place_of`)
 	u32 waker_place; // where it was woken from
 	u32 owner; // the thread that holds the lock that it waits for; 0 if that is not known

@@ -74,36 +74,23 @@ struct {
 #define BUDGET_CAP_NS 10000000ll
 #define REFILL_NS 1000000ull
 
-struct budget {
-	s64 left_ns; // shared by all CPUs
-	u64 refilled_ns;
-	u64 caller_offset; // see `caller_of_schedule`
-};
-ARRAY(budgets, struct budget, 1, 0);
-
-static __always_inline struct budget *the_budget(void)
-{
-	u32 key = 0;
-	return bpf_map_lookup_elem(&budgets, &key);
-}
-
 // How long a wait must be to get a stack now: the less is left, the longer, so that the longest
 // come first.
 static __always_inline u64 wanted_wait_ns(u64 now)
 {
-	struct budget *budget = the_budget();
-	if (!budget || !budget_ppm)
+	struct shared *shared = the_shared();
+	if (!shared || !budget_ppm)
 		return min_wait_ns;
-	u64 refilled = budget->refilled_ns;
+	u64 refilled = shared->refilled_ns;
 	if (now > refilled + REFILL_NS &&
-	    __sync_val_compare_and_swap(&budget->refilled_ns, refilled, now) == refilled) {
+	    __sync_val_compare_and_swap(&shared->refilled_ns, refilled, now) == refilled) {
 		u64 elapsed = now - refilled;
 		s64 more = elapsed > 10000000000ull ? BUDGET_CAP_NS
 						    : (s64)(elapsed / 1000 * budget_ppm / 1000);
-		s64 room = BUDGET_CAP_NS - budget->left_ns;
-		__sync_fetch_and_add(&budget->left_ns, more < room ? more : room);
+		s64 room = BUDGET_CAP_NS - shared->budget_ns;
+		__sync_fetch_and_add(&shared->budget_ns, more < room ? more : room);
 	}
-	s64 left = budget->left_ns;
+	s64 left = shared->budget_ns;
 	u64 wait = min_wait_ns;
 	if (left < BUDGET_CAP_NS / 2)
 		wait *= 2;
@@ -124,10 +111,10 @@ static __always_inline void spend(struct cpu_ring *ring, u64 since)
 {
 	u64 spent = bpf_ktime_get_ns() - since;
 	ring->stacks_ns += spent;
-	struct budget *budget = the_budget();
+	struct shared *shared = the_shared();
 	// A debt is limited: what was spent once must not silence the recorder for long.
-	if (budget && budget->left_ns > -BUDGET_CAP_NS * 2)
-		__sync_fetch_and_add(&budget->left_ns, -(s64)spent);
+	if (shared && shared->budget_ns > -BUDGET_CAP_NS * 2)
+		__sync_fetch_and_add(&shared->budget_ns, -(s64)spent);
 }
 
 // ---------------------------------------------------------------------------------- the stacks
@@ -404,9 +391,9 @@ __noinline int drop_interrupted(struct scratch *scratch)
 // from the first stack. `left_at`: the place; `at`: a place below the return address.
 static __always_inline void learn_caller(struct scratch *scratch, u64 left_at, u64 at)
 {
-	struct budget *budget = the_budget();
+	struct shared *shared = the_shared();
 	u32 first = scratch->first;
-	if (!budget || budget->caller_offset || first >= MAX_OWN_FRAMES || scratch->count < 3 ||
+	if (!shared || shared->caller_offset || first >= MAX_OWN_FRAMES || scratch->count < 3 ||
 	    !is_in(&schedule_code, scratch->frames[first + 1]))
 		return;
 	u64 caller = scratch->frames[first + 2];
@@ -417,7 +404,7 @@ static __always_inline void learn_caller(struct scratch *scratch, u64 left_at, u
 		if (word == caller) {
 			u64 offset = at + i * 8 - left_at;
 			if (offset < 1024)
-				budget->caller_offset = offset;
+				shared->caller_offset = offset;
 			return;
 		}
 	}
@@ -426,10 +413,10 @@ static __always_inline void learn_caller(struct scratch *scratch, u64 left_at, u
 // The return address to the function that called schedule(); 0 if it is not known.
 static __always_inline u64 caller_of_schedule(u64 left_at)
 {
-	struct budget *budget = the_budget();
+	struct shared *shared = the_shared();
 	u64 caller = 0;
-	if (budget && budget->caller_offset)
-		bpf_probe_read_kernel(&caller, 8, (void *)(left_at + budget->caller_offset));
+	if (shared && shared->caller_offset)
+		bpf_probe_read_kernel(&caller, 8, (void *)(left_at + shared->caller_offset));
 	return caller;
 }
 
@@ -505,7 +492,8 @@ __noinline int name_java_frames(struct scratch *scratch)
 }
 
 // Adds the frames of the current thread's script, if it executes one.
-static __always_inline void add_python_frames(struct scratch *scratch, struct task_struct *task)
+static __always_inline void add_python_frames(struct scratch *scratch, struct cpu_ring *ring,
+					      struct task_struct *task)
 {
 	struct python *of = python_of(task->tgid, forked_from(task));
 	if (!of)
@@ -516,10 +504,11 @@ static __always_inline void add_python_frames(struct scratch *scratch, struct ta
 	walk->of = *of;
 	walk->tgid = task->tgid;
 	walk->thread_id = task->thread.fsbase;
-	walk->thread = slot ? slot->python : 0;
+	walk->thread = ring->python;
 	bool found = find_python_thread(walk);
+	ring->python = found ? walk->thread : 0;
 	if (slot)
-		slot->python = found ? walk->thread : 0;
+		slot->python = ring->python;
 	walk->frame = found ? innermost_python_frame(of, walk->thread) : 0;
 	take_python_frames(scratch);
 }
@@ -689,7 +678,7 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 		ring->differed += scratch->differs;
 		if (scratch->unwind.java_tgid)
 			name_java_frames(scratch);
-		add_python_frames(scratch, task);
+		add_python_frames(scratch, ring, task);
 	} else {
 		scratch->frames[0] = scratch->unwind.at.ip;
 		scratch->count = 1;

@@ -10,6 +10,14 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
+ARRAY(shared, struct watched, 1, BPF_F_MMAPABLE);
+
+static __always_inline struct watched *watched_here(void)
+{
+	u32 key = 0;
+	return bpf_map_lookup_elem(&shared, &key);
+}
+
 #define DEAD 0xb0 // TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE
 
 // What a thread did last.
@@ -64,7 +72,7 @@ static __always_inline void left(struct task_struct *task, u64 now)
 	if (!thread)
 		return;
 	u32 kind = kind_of_wait(task);
-	watch_leaving(task, thread->lately.back_ns, kind, now);
+	watch_leaving(watched_here(), task, thread->lately.back_ns, kind, now);
 	thread->lately.kind = kind;
 	thread->lately.left_ns = now;
 }
@@ -75,7 +83,7 @@ static __always_inline void came(struct task_struct *task, u64 now)
 	if (!thread || !thread->lately.left_ns)
 		return;
 	u32 kind = thread->lately.kind;
-	watch_coming(task, thread->lately.left_ns, kind, now);
+	watch_coming(watched_here(), task, thread->lately.left_ns, kind, now);
 	if (kind & FOR_EVENTS)
 		thread->lately.back_ns = now;
 	thread->lately.left_ns = 0;
@@ -116,6 +124,6 @@ int on_each_watched_thread(struct bpf_iter__task *ctx)
 	if (!thread)
 		return 0;
 	struct lately lately = thread->lately;
-	list_unended(ctx->meta->seq, task, &lately);
+	list_unended(watched_here(), ctx->meta->seq, task, &lately, bpf_ktime_get_ns());
 	return 0;
 }

@@ -50,7 +50,6 @@ struct hit {
 };
 
 ARRAY(watches, struct watch, MAX_WATCHES, 0);
-ARRAY(watched, struct watched, 1, 0);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -149,12 +148,6 @@ static __always_inline u64 since(struct watch *watch, const struct lately *latel
 	return lately->kind & IDLY && !(watch->flags & IDLE_WAITS) ? 0 : lately->left_ns;
 }
 
-static __always_inline struct watched *what_is_watched(void)
-{
-	u32 key = 0;
-	return bpf_map_lookup_elem(&watched, &key);
-}
-
 static __always_inline struct watch *watch_at(struct watched *watched, u32 number)
 {
 	return number < watched->count ? bpf_map_lookup_elem(&watches, &number) : 0;
@@ -195,9 +188,9 @@ static __noinline void has_ended(struct watched *watched, struct task_struct *ta
 }
 
 // A thread begins to wait. Its event loop, if it has one, was away since `back`.
-static __always_inline void watch_leaving(struct task_struct *task, u64 back, u32 kind, u64 now)
+static __always_inline void watch_leaving(struct watched *watched, struct task_struct *task,
+					  u64 back, u32 kind, u64 now)
 {
-	struct watched *watched = what_is_watched();
 	if (!watched || !(kind & FOR_EVENTS) || !back || now - back < watched->shortest_away_ns)
 		return;
 	struct lately lately = { .back_ns = back, .kind = kind };
@@ -205,9 +198,9 @@ static __always_inline void watch_leaving(struct task_struct *task, u64 back, u3
 }
 
 // A thread is back from a wait that began at `left`.
-static __always_inline void watch_coming(struct task_struct *task, u64 left, u32 kind, u64 now)
+static __always_inline void watch_coming(struct watched *watched, struct task_struct *task,
+					 u64 left, u32 kind, u64 now)
 {
-	struct watched *watched = what_is_watched();
 	if (!watched || now - left < watched->shortest_wait_ns)
 		return;
 	struct lately lately = { .left_ns = left, .kind = kind };
@@ -215,11 +208,10 @@ static __always_inline void watch_coming(struct task_struct *task, u64 left, u32
 }
 
 // Lists what a thread does that has not ended, and is long enough already.
-static __always_inline void list_unended(struct seq_file *list, struct task_struct *task,
-					 const struct lately *lately)
+static __always_inline void list_unended(struct watched *watched, struct seq_file *list,
+					 struct task_struct *task, const struct lately *lately,
+					 u64 now)
 {
-	struct watched *watched = what_is_watched();
-	u64 now = bpf_ktime_get_ns();
 	if (!watched)
 		return;
 	for (u32 i = 0; i < MAX_WATCHES; i++) {

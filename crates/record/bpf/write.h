@@ -3,6 +3,7 @@
 
 #include "kernel.h"
 #include "ring.h"
+#include "watch.h"
 #include <bpf/bpf_helpers.h>
 
 // Set before loading.
@@ -12,9 +13,22 @@ const volatile u32 blocks_per_cpu = 1; // a power of two
 ARRAY(blocks, struct block, 1, BPF_F_MMAPABLE);
 ARRAY(cpus, struct cpu_ring, 1, BPF_F_MMAPABLE);
 ARRAY(tasks, struct task_slot, TASK_SLOTS, BPF_F_MMAPABLE);
-// By the slot of a thread, since when it is back from its wait for events; 0: it never was. One entry
-// unless waits are watched. Apart, because most threads wait for no events.
-ARRAY(backs, u64, 1, 0);
+
+// What all CPUs use, in one cache line.
+struct shared {
+	struct watched watched; // first, as in src/bpf/watcher.rs
+	u64 places_from; // see `let_places_age`
+	s64 budget_ns; // what is left of it
+	u64 refilled_ns;
+	u64 caller_offset; // see `caller_of_schedule`
+};
+ARRAY(shared, struct shared, 1, BPF_F_MMAPABLE);
+
+static __always_inline struct shared *the_shared(void)
+{
+	u32 key = 0;
+	return bpf_map_lookup_elem(&shared, &key);
+}
 
 // Where the slot of a thread may be: `nth` from 0, until TASK_PLACES. Ids come in runs, so the places
 // are far apart.
@@ -50,9 +64,6 @@ __noinline u32 find_slot(u32 tid, u32 take)
 	__builtin_memset(slot, 0, sizeof(*slot));
 	slot->tid = tid;
 	slot->prio = UNKNOWN_PRIO;
-	u64 *back = bpf_map_lookup_elem(&backs, &taken);
-	if (back)
-		*back = 0;
 	return taken;
 }
 
@@ -67,35 +78,19 @@ static __always_inline struct task_slot *slot_of(u32 tid)
 	return slot_in(find_slot(tid, false));
 }
 
-// Since when the thread of a slot is back from its wait for events.
-static __always_inline u64 *back_in(u32 key)
-{
-	return bpf_map_lookup_elem(&backs, &key);
-}
-
-// From when on the stacks of places count: the ring that is overwritten fastest has gone an eighth on
-// since then.
-ARRAY(places_from, u64, 1, 0);
-
-static __always_inline u64 oldest_places(void)
-{
-	u32 key = 0;
-	u64 *from = bpf_map_lookup_elem(&places_from, &key);
-	return from ? *from : 0;
-}
-
-// A block begins at `position`.
+// A block begins at `position`. The stacks of places count from when on the ring that is overwritten
+// fastest has gone an eighth on.
 __noinline int let_places_age(u32 cpu, u64 position)
 {
-	u32 key = 0, index = cpu * blocks_per_cpu + ((position / BLOCK_BYTES - blocks_per_cpu / 8) &
+	u32 index = cpu * blocks_per_cpu + ((position / BLOCK_BYTES - blocks_per_cpu / 8) &
 						     (blocks_per_cpu - 1));
 	struct block *block = bpf_map_lookup_elem(&blocks, &index);
-	u64 *from = bpf_map_lookup_elem(&places_from, &key);
-	if (!block || !from)
+	struct shared *shared = the_shared();
+	if (!block || !shared)
 		return 0;
 	u64 begun = ((struct block_header *)block->bytes)->base_ns;
-	if (begun > *from)
-		*from = begun;
+	if (begun > shared->places_from)
+		shared->places_from = begun;
 	return 0;
 }
 

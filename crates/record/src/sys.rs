@@ -247,6 +247,14 @@ impl SharedArray {
             .load(Ordering::Acquire)
     }
 
+    /// Sets the aligned word at `offset`, which the kernel may be reading.
+    pub fn set(&self, offset: usize, word: u64) {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.len, "a word of the array");
+        // SAFETY: the word is aligned and inside the mapping, which is writable.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+            .store(word, Ordering::Release);
+    }
+
     /// Copies the bytes from `offset` on. The kernel may write while we copy, so the caller must
     /// discard what may have been overwritten.
     pub fn copy(&self, offset: usize, out: &mut [u8]) {

@@ -73,10 +73,10 @@ const OPTIONAL: [(&str, &str); 14] = [
 /// `struct cpu_ring` of `ring.h`: its length, and the offsets of some numbers.
 const CPU_RING_BYTES: usize = 192;
 const WRITTEN_AT: usize = 8;
-const NOT_RESERVED_AT: usize = 40;
-const CACHED_AT: usize = 120;
-const DIFFERED_AT: usize = 136;
-const COUNTERS: [(&str, usize); 2] = [("sched:sched_switch", 48), ("sched:sched_waking", 56)];
+const CACHED_AT: usize = 144;
+const DIFFERED_AT: usize = 160;
+const NOT_RESERVED_AT: usize = 176;
+const COUNTERS: [(&str, usize); 2] = [("sched:sched_switch", 64), ("sched:sched_waking", 56)];
 /// Entries of the table of known stacks for each CPU, as in `ring.h`.
 const KNOWN_STACKS_PER_CPU: u32 = 4096;
 /// Entries of each of the two caches of stacks for each CPU, and their bytes, as in `cache.h`.
@@ -219,7 +219,6 @@ impl Engine {
             .override_global("modules_start", &MODULES_START, true)
             .map_max_entries("blocks", rings * blocks_per_cpu as u32)
             .map_max_entries("cpus", rings)
-            .map_max_entries("backs", if options.watch_waits { TASK_SLOTS as u32 } else { 1 })
             .map_max_entries("dictionary", rings * KNOWN_STACKS_PER_CPU)
             .map_max_entries("user_cache", rings * CACHED_STACKS_PER_CPU)
             .map_max_entries("kernel_cache", rings * CACHED_STACKS_PER_CPU)

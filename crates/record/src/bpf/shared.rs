@@ -39,9 +39,9 @@ impl Shared {
         match self.slot_of(sleeper.tid) {
             None => sleeper.is_estimate,
             Some(slot) => {
-                let woken_ns = self.tasks.load(slot + WOKEN_AT);
+                let woken_us = self.tasks.load(slot + WOKEN_AT) as u32;
                 let since_ns = self.tasks.load(slot + SINCE_AT);
-                !sleeper.is_estimate && since_ns == sleeper.left_ns && woken_ns == 0
+                !sleeper.is_estimate && since_ns == sleeper.left_ns && woken_us == 0
             }
         }
     }

@@ -2,7 +2,8 @@
 //! that is longer (`bpf/watch.h`). The recorder's own programs do it; where performance events
 //! record, programs that do nothing else.
 
-use super::parts::{another_handle, program};
+use super::parts::{another_handle, map, program};
+use crate::sys::SharedArray;
 use aya::maps::{Array, Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, Iter};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -39,9 +40,9 @@ pub(crate) mod about {
 /// the programs' own.
 pub(crate) type WatchWords = [u64; 8];
 
-/// `struct watched`: the shortest thresholds of waits and of event loops, the number of watches, and
-/// which set of them it is.
-type WatchedWords = [u64; 3];
+/// `struct watched`, with which the map `shared` begins: the shortest thresholds of waits and of event
+/// loops, the number of watches, and which set of them it is.
+const WATCHED_BYTES: usize = 24;
 
 /// Something that was as long as a watch asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,17 +88,17 @@ pub(super) fn prepare(programs: &mut Ebpf, btf: &Btf) -> Result<(), String> {
 /// The maps of the programs that watches are about.
 struct Maps {
     watches: Array<MapData, WatchWords>,
-    watched: Array<MapData, WatchedWords>,
+    shared: SharedArray,
     hits: RingBuf<MapData>,
 }
 
 impl Maps {
     fn of(programs: &Ebpf) -> Result<Self, String> {
-        let map = |name: &str| another_handle(programs, name).map_err(failed);
+        let handle = |name: &str| another_handle(programs, name).map_err(failed);
         Ok(Self {
-            watches: Map::Array(map("watches")?).try_into().map_err(failed)?,
-            watched: Map::Array(map("watched")?).try_into().map_err(failed)?,
-            hits: Map::RingBuf(map("hits")?).try_into().map_err(failed)?,
+            watches: Map::Array(handle("watches")?).try_into().map_err(failed)?,
+            shared: map(programs, "shared", WATCHED_BYTES).map_err(failed)?,
+            hits: Map::RingBuf(handle("hits")?).try_into().map_err(failed)?,
         })
     }
 
@@ -109,9 +110,10 @@ impl Maps {
             let of_kind = watches.iter().filter(|words| words[3] as u32 & about::LOOPS == loops);
             of_kind.map(|words| words[0]).min().unwrap_or(u64::MAX)
         };
-        let numbers = watches.len() as u64 | u64::from(set) << 32;
-        let words = [shortest(0), shortest(about::LOOPS), numbers];
-        self.watched.set(0, words, 0).map_err(failed)
+        self.shared.set(0, shortest(0));
+        self.shared.set(8, shortest(about::LOOPS));
+        self.shared.set(16, watches.len() as u64 | u64::from(set) << 32);
+        Ok(())
     }
 }
 

@@ -5,11 +5,12 @@
 //! nothing but the kernel's functions had names.
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, openat, readlinkat, statx,
+};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
@@ -47,10 +48,11 @@ pub(super) fn open_beneath(
         }
         // A handle alone triggers no automount, and asks no other process for anything.
         let place = openat(current, &step, PLACE | OFlags::NOFOLLOW, Mode::empty())?;
-        if through != Through::Mounts && mount_of(&place)? != mount {
+        let found = look_at(&place)?;
+        if through != Through::Mounts && found.stx_mnt_id != mount {
             return Err(Errno::XDEV);
         }
-        if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::Symlink {
+        if FileType::from_raw_mode(found.stx_mode.into()) != FileType::Symlink {
             folders.push(place);
             continue;
         }
@@ -91,16 +93,25 @@ pub(super) fn reopen(place: &impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno>
     openat(CWD, link, flags, Mode::empty())
 }
 
-/// The id of the mount that a descriptor is on (`/proc/PID/fdinfo`, proc(5)).
+/// The id of the mount that a descriptor is on, as in `/proc/PID/mountinfo`.
 pub(super) fn mount_of(file: &impl AsFd) -> Result<u64, Errno> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd()))
-        .map_err(|_| Errno::IO)?;
-    info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok()).ok_or(Errno::IO)
+    Ok(look_at(file)?.stx_mnt_id)
+}
+
+/// The type and the mount of what a handle is on, without asking who serves its file system.
+fn look_at(place: &impl AsFd) -> Result<Statx, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let wanted = StatxFlags::TYPE | StatxFlags::MNT_ID;
+    let found = statx(place, "", flags, wanted)?;
+    // Since Linux 5.8.
+    if found.stx_mask & StatxFlags::MNT_ID.bits() == 0 { Err(Errno::NOSYS) } else { Ok(found) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::fstat;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     #[test]
