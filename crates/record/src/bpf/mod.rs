@@ -10,6 +10,7 @@ mod file_locks;
 mod hook;
 mod parts;
 mod refused;
+mod rings;
 mod shared;
 mod sleepers;
 mod watcher;
@@ -23,7 +24,7 @@ use crate::kernel;
 use crate::naming::RuleReader;
 use crate::options::{DEFAULT_RING_BYTES, Options};
 use crate::procfs;
-use crate::sys::{self, SharedArray};
+use crate::sys;
 use crate::unwind::{self, MAPPING_BYTES, Unwinding};
 use aya::maps::{HashMap, MapData};
 use aya::programs::perf_event::{
@@ -34,6 +35,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use hook::Hook;
 use parts::{map, maps, program};
 use refused::failed;
+use rings::{CACHED_AT, DIFFERED_AT, NOT_RESERVED_AT, Rings, SWITCHES_AT, WAKINGS_AT};
 use rustc_hash::FxHashMap;
 use shared::{TASK_SLOT_BYTES, TASK_SLOTS};
 use std::ops::Range;
@@ -70,13 +72,9 @@ const OPTIONAL: [(&str, &str); 14] = [
     ("on_end_of_compaction", "mm_compaction_end"),
     ("on_dirtied", "writeback_dirty_folio"),
 ];
-/// `struct cpu_ring` of `ring.h`: its length, and the offsets of some numbers.
-const CPU_RING_BYTES: usize = 192;
-const WRITTEN_AT: usize = 8;
-const CACHED_AT: usize = 144;
-const DIFFERED_AT: usize = 160;
-const NOT_RESERVED_AT: usize = 176;
-const COUNTERS: [(&str, usize); 2] = [("sched:sched_switch", 64), ("sched:sched_waking", 56)];
+/// What of `struct cpu_ring` counts events, by their name.
+const COUNTERS: [(&str, usize); 2] =
+    [("sched:sched_switch", SWITCHES_AT), ("sched:sched_waking", WAKINGS_AT)];
 /// Entries of the table of known stacks for each CPU, as in `ring.h`.
 const KNOWN_STACKS_PER_CPU: u32 = 4096;
 /// Entries of each of the two caches of stacks for each CPU, and their bytes, as in `cache.h`.
@@ -101,14 +99,12 @@ pub(crate) struct Engine {
     sampling: Sampling,
     /// What the user stacks of sleepers are unwound with.
     shared: Arc<Shared>,
-    blocks: SharedArray,
-    rings: SharedArray,
-    cpus: Vec<u16>,
-    blocks_per_cpu: usize,
+    rings: Rings,
     started: Time,
     /// How many switches the kernel had counted then, and how many had reached the programs.
     switches_at_start: (u64, u64),
     compare_stacks: bool,
+    watch_waits: bool,
 }
 
 /// The samples of CPUs.
@@ -229,8 +225,7 @@ impl Engine {
         let switch_program = hook::load_switch_program(&mut programs, &btf)?;
         let hook = Hook::load(hooks, &mut programs, &btf, &symbols)?;
         load_others(&mut programs, &btf, options)?;
-        let blocks = map(&programs, "blocks", rings as usize * blocks_per_cpu * BLOCK_BYTES)?;
-        let rings = map(&programs, "cpus", rings as usize * CPU_RING_BYTES)?;
+        let rings = Rings::new(&programs, rings as usize, blocks_per_cpu, cpus)?;
         let shared = Arc::new(Shared {
             mappings: map(&programs, "mappings", unwind::MAPPINGS as usize * MAPPING_BYTES)?,
             rows: map(&programs, "rows", unwind::rows() as usize * 8)?,
@@ -245,13 +240,11 @@ impl Engine {
             hook,
             sampling: Sampling { hz: options.sample_hz, cpus: Mutex::default() },
             shared,
-            blocks,
             rings,
-            cpus: cpus.to_vec(),
-            blocks_per_cpu,
             started: Time::ZERO,
             switches_at_start: (0, 0),
             compare_stacks: options.compare_stacks,
+            watch_waits: options.watch_waits,
         })
     }
 
@@ -279,7 +272,7 @@ impl Engine {
             }
             self.hook.attach(&mut programs)?;
         }
-        self.cpus.iter().try_for_each(|&cpu| self.sample(cpu))?;
+        self.cpus().iter().try_for_each(|&cpu| self.sample(cpu))?;
         self.started = sys::monotonic_now();
         self.switches_at_start = self.switches().unwrap_or_default();
         Ok(())
@@ -321,8 +314,11 @@ impl Engine {
         Ok(sleepers)
     }
 
-    /// Begins to watch waits, if it was loaded to do so.
+    /// Begins to watch waits; an error if it was not loaded to do so.
     pub(crate) fn watch(&self, watches: &[WatchWords]) -> Result<Watcher, String> {
+        if !self.watch_waits {
+            return Err("the recorder was loaded without watches".to_owned());
+        }
         Watcher::of_recorder(&self.programs, watches)
     }
 
@@ -349,21 +345,19 @@ impl Engine {
     /// The state of every ring.
     pub(crate) fn states(&self) -> Vec<RingState> {
         let state = |&cpu: &u16| {
-            let end = self.counter(cpu, WRITTEN_AT);
-            let count = (end / BLOCK_BYTES as u64 + 1).min(self.blocks_per_cpu as u64);
+            let end = self.written(cpu);
+            let count = (end / BLOCK_BYTES as u64 + 1).min(self.rings.blocks_per_cpu as u64);
             let is_whole = count * BLOCK_BYTES as u64 > end;
             // The oldest block is about to be overwritten.
             let oldest = end / BLOCK_BYTES as u64 + 2 - count;
-            let mut header = [0; 24];
-            self.blocks.copy(self.offset(cpu, oldest), &mut header);
-            let begun = ring::started_ns(&header).map_or(self.started, Time::from_nanos);
+            let begun = self.rings.begun(cpu, oldest).filter(|_| !is_whole);
             RingState {
                 cpu,
-                held_from: if is_whole { self.started } else { begun },
+                held_from: begun.unwrap_or(self.started),
                 used_bytes: (count as usize * BLOCK_BYTES).min(end as usize),
             }
         };
-        self.cpus.iter().map(state).collect()
+        self.cpus().iter().map(state).collect()
     }
 
     /// What calls the recorder when a thread is back on a CPU.
@@ -373,12 +367,12 @@ impl Engine {
 
     /// How often each kind of event has occurred, by name.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
-        COUNTERS.iter().map(|&(name, at)| (name, self.sum(at))).collect()
+        COUNTERS.iter().map(|&(name, at)| (name, self.rings.sum(at))).collect()
     }
 
     /// How many switches the kernel has counted, and how many have reached the programs.
     fn switches(&self) -> Option<(u64, u64)> {
-        Some((procfs::context_switches()?, self.sum(COUNTERS[0].1)))
+        Some((procfs::context_switches()?, self.rings.sum(SWITCHES_AT)))
     }
 
     /// What the kernel counted and the programs did not see, if that is more than noise.
@@ -398,14 +392,9 @@ impl Engine {
         })
     }
 
-    /// Of all CPUs, what they count at `at`.
-    fn sum(&self, at: usize) -> u64 {
-        self.cpus.iter().map(|&cpu| self.counter(cpu, at)).sum()
-    }
-
     /// Records that have no place in a ring.
     pub(crate) fn lost(&self) -> u64 {
-        self.sum(NOT_RESERVED_AT)
+        self.rings.sum(NOT_RESERVED_AT)
     }
 
     /// What the user must know of the recording so far.
@@ -422,8 +411,8 @@ impl Engine {
         let compared = self.compare_stacks.then(|| {
             format!(
                 "compared {} of the cache with stacks that were unwound: {} differed",
-                plural(self.sum(CACHED_AT), "stack"),
-                units::count(self.sum(DIFFERED_AT))
+                plural(self.rings.sum(CACHED_AT), "stack"),
+                units::count(self.rings.sum(DIFFERED_AT))
             )
         });
         let all = self.hook.warning().into_iter().chain(lost).chain(crowded);
@@ -436,17 +425,16 @@ impl Engine {
             + KNOWN_STACKS_PER_CPU as usize * 16
             + CACHED_STACKS_PER_CPU as usize * CACHED_STACK_BYTES;
         let tables = unwind::MAPPINGS as usize * MAPPING_BYTES + unwind::rows() as usize * 8;
-        self.cpus.len() * per_cpu + tables + TASK_SLOTS * TASK_SLOT_BYTES
+        self.cpus().len() * per_cpu + tables + TASK_SLOTS * TASK_SLOT_BYTES
     }
 
     /// Copies what the rings hold.
     pub(crate) fn copy(&self) -> RingsCopy {
         let taken = sys::monotonic_now();
-        let ends: Vec<u64> = self.cpus.iter().map(|&cpu| self.counter(cpu, WRITTEN_AT)).collect();
-        let mut parts = Vec::with_capacity(self.cpus.len());
-        for (&cpu, &end) in self.cpus.iter().zip(&ends) {
-            parts.push(self.blocks_before(cpu, end));
-        }
+        let cpus = self.cpus();
+        let ends: Vec<u64> = cpus.iter().map(|&cpu| self.written(cpu)).collect();
+        let ended = || cpus.iter().copied().zip(ends.iter().copied());
+        let parts: Vec<_> = ended().map(|(cpu, end)| self.rings.blocks_before(cpu, end)).collect();
         // Without them, waits that have not ended yet have no stacks.
         let sleepers = self.sleepers().unwrap_or_default();
         let mut copy = RingsCopy {
@@ -455,11 +443,11 @@ impl Engine {
             sleepers,
             written: WaitedFor::default(),
         };
-        for ((&cpu, &end), mut blocks) in self.cpus.iter().zip(&ends).zip(parts) {
+        for ((cpu, end), mut blocks) in ended().zip(parts) {
             // The block that is being written, and the one after it, may have been overwritten.
             let last = end / BLOCK_BYTES as u64;
-            let now = self.counter(cpu, WRITTEN_AT) / BLOCK_BYTES as u64;
-            let held = (self.blocks_per_cpu as u64).saturating_sub(now - last + 2).max(1);
+            let now = self.written(cpu) / BLOCK_BYTES as u64;
+            let held = (self.rings.blocks_per_cpu as u64).saturating_sub(now - last + 2).max(1);
             let len = (held as usize * BLOCK_BYTES).min(blocks.len());
             blocks.drain(..blocks.len() - len);
             let is_whole = (last + 1) * BLOCK_BYTES as u64 == len as u64;
@@ -480,7 +468,7 @@ impl Engine {
 
     /// The recorded CPUs.
     pub(crate) fn cpus(&self) -> &[u16] {
-        &self.cpus
+        &self.rings.cpus
     }
 
     /// When recording began.
@@ -490,59 +478,18 @@ impl Engine {
 
     /// How far the CPU's ring is complete, in bytes since recording began.
     pub(crate) fn written(&self, cpu: u16) -> u64 {
-        self.counter(cpu, WRITTEN_AT)
+        self.rings.written(cpu)
     }
 
     /// Copies what the CPU's ring holds between two positions to the end of `out`. Returns where the
     /// copy really begins: what was overwritten before it could be copied is missing.
     pub(crate) fn copy_between(&self, cpu: u16, from: u64, to: u64, out: &mut Vec<u8>) -> u64 {
-        let block = BLOCK_BYTES as u64;
-        // As in `copy`: the block that is being written, and the one after it, may have been
-        // overwritten.
-        let intact = || {
-            let now = self.written(cpu) / block;
-            ((now + 3).saturating_sub(self.blocks_per_cpu as u64) * block).min(to)
-        };
-        let from = from.max(intact());
-        let (begin, mut at) = (out.len(), from);
-        while at < to {
-            let (number, offset) = (at / block, (at % block) as usize);
-            let len = (to - at).min(block - offset as u64) as usize;
-            let copied = out.len();
-            out.resize(copied + len, 0);
-            self.blocks.copy(self.offset(cpu, number) + offset, &mut out[copied..]);
-            at += len as u64;
-        }
-        let start = from.max(intact());
-        out.drain(begin..begin + (start - from) as usize);
-        start
+        self.rings.copy_between(cpu, from, to, out)
     }
 
     /// Bytes of each CPU's ring.
     pub(crate) fn ring_bytes(&self) -> usize {
-        self.blocks_per_cpu * BLOCK_BYTES
-    }
-
-    /// A number of the CPU's `struct cpu_ring`.
-    fn counter(&self, cpu: u16, at: usize) -> u64 {
-        self.rings.load(usize::from(cpu) * CPU_RING_BYTES + at)
-    }
-
-    /// Where a block of the CPU's ring is.
-    fn offset(&self, cpu: u16, number: u64) -> usize {
-        let slot = number as usize & (self.blocks_per_cpu - 1);
-        (usize::from(cpu) * self.blocks_per_cpu + slot) * BLOCK_BYTES
-    }
-
-    /// The blocks up to the one that the position `end` is in, oldest first.
-    fn blocks_before(&self, cpu: u16, end: u64) -> Vec<u8> {
-        let last = end / BLOCK_BYTES as u64;
-        let count = (last + 1).min(self.blocks_per_cpu as u64);
-        let mut copy = vec![0; count as usize * BLOCK_BYTES];
-        for (number, block) in (last + 1 - count..).zip(copy.chunks_exact_mut(BLOCK_BYTES)) {
-            self.blocks.copy(self.offset(cpu, number), block);
-        }
-        copy
+        self.rings.bytes()
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod files;
 mod pool;
+mod sweeps;
 mod walk;
 
 pub(crate) use walk::{StackEnd, Walker};
@@ -43,6 +44,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use sweeps::Sweeps;
 use unhitch_formats::scripts::ScriptFunction;
 use unhitch_symbols::UnwindRules;
 use unhitch_symbols::java::JavaRuntime;
@@ -67,12 +69,6 @@ const GRACE: Duration = Duration::from_millis(200);
 /// time that nothing has changed, up to the maximum.
 const MIN_REREAD_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_REREAD_INTERVAL: Duration = Duration::from_secs(5);
-/// How often processes are looked for that are new, or whose end was not reported.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// The same where no process has begun since: only ends can have gone unreported.
-const QUIET_SWEEP_INTERVAL: Duration = Duration::from_secs(30);
-/// How many sweeps read a process.
-const SWEEPS: u8 = 2;
 /// How long the start of a recording waits for the tables of the processes that exist.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
 /// `enum hint_kind` of `unwind.h`.
@@ -229,10 +225,7 @@ struct Tables {
     stopped: Arc<AtomicBool>,
     without_room: Arc<AtomicUsize>,
     processes: FxHashMap<u32, Process>,
-    /// How often a sweep has read each that lives.
-    swept: FxHashMap<u32, u8>,
-    /// See [`procfs::newest_id`].
-    newest_id: Option<u32>,
+    sweeps: Sweeps,
     /// `None`: the file has no rules.
     files: FxHashMap<FileId, Option<FileRules>>,
     /// How often each of other files was read, and no rules were found.
@@ -260,8 +253,7 @@ impl Tables {
             stopped,
             without_room,
             processes: FxHashMap::default(),
-            swept: FxHashMap::default(),
-            newest_id: None,
+            sweeps: Sweeps::new(),
             files: FxHashMap::default(),
             read_in_vain: FxHashMap::default(),
             mappings: Pool::new(MAPPINGS),
@@ -274,7 +266,6 @@ impl Tables {
     fn run(mut self, mut wake: &UnixStream, requests: &Receiver<Request>, ready: &Sender<()>) {
         self.read(procfs::numbers("/proc".as_ref()));
         let _ = ready.send(());
-        let mut last_sweep = Instant::now();
         loop {
             let polled = [wake.as_fd(), self.maps.hints.as_fd()];
             let Ok(ready) = crate::sys::poll(&polled, 1000) else { return };
@@ -296,8 +287,7 @@ impl Tables {
                 self.functions.add(pid, Vec::new(), methods);
             }
             self.free_old();
-            if self.is_sweep_due(last_sweep.elapsed()) {
-                last_sweep = Instant::now();
+            if self.sweeps.is_due() {
                 self.sweep();
             }
         }
@@ -320,7 +310,7 @@ impl Tables {
                 PROCESS_GONE => gone.push(pid),
                 PROCESS_UNKNOWN => {
                     // It may just have executed another program.
-                    self.swept.remove(&pid);
+                    self.sweeps.forget(pid);
                     unknown.insert(pid);
                 }
                 JAVA_METHOD => methods.entry(pid).or_default().extend(java::told(&hint)),
@@ -535,33 +525,11 @@ impl Tables {
         Some(FileRules { rules, rows: extent, users: 0, state })
     }
 
-    /// Whether to look at all processes again: a list of them costs more than all else that an idle
-    /// machine asks for here.
-    fn is_sweep_due(&mut self, elapsed: Duration) -> bool {
-        if elapsed < SWEEP_INTERVAL {
-            return false;
-        }
-        let newest = procfs::newest_id();
-        let is_quiet = newest.is_some() && newest == self.newest_id;
-        self.newest_id = newest;
-        let all_are_read = self.swept.values().all(|times| *times == SWEEPS);
-        !is_quiet || !all_are_read || elapsed >= QUIET_SWEEP_INTERVAL
-    }
-
-    /// Reads processes that are new, and once more after that: the first time may have been before
-    /// their libraries were mapped. Forgets those whose end was not reported, which happens when many
-    /// end at once.
+    /// Reads processes that are new, and forgets those whose end was not reported, which happens when
+    /// many end at once.
     fn sweep(&mut self) {
         let living: FxHashSet<u32> = procfs::numbers("/proc".as_ref()).into_iter().collect();
-        self.swept.retain(|pid, _| living.contains(pid));
-        let mut unread = Vec::new();
-        for pid in &living {
-            let times = self.swept.entry(*pid).or_default();
-            if *times < SWEEPS {
-                *times += 1;
-                unread.push(*pid);
-            }
-        }
+        let unread = self.sweeps.begin(&living);
         self.read(unread);
         let gone: Vec<u32> =
             self.processes.keys().copied().filter(|pid| !living.contains(pid)).collect();
@@ -574,7 +542,7 @@ impl Tables {
     }
 
     fn forget(&mut self, pid: u32) {
-        self.swept.remove(&pid);
+        self.sweeps.forget(pid);
         self.functions.set(pid, Runtimes::default());
         if let Some(process) = self.processes.remove(&pid) {
             self.old_mappings.push_back((Instant::now() + GRACE, process.extent));
