@@ -35,9 +35,10 @@ impl Drop for Agent {
     }
 }
 
-/// A recorder, and a session with its agent; `None` where that cannot be had.
-fn start(test: &str, agent: &[&str]) -> Option<(Service, Desktop, Agent)> {
-    let service = Service::start(test, SETTINGS, "")?;
+/// A recorder, and a session with its agent; `None` where that cannot be had. `settings` are the
+/// recorder's, more than [`SETTINGS`].
+fn start(test: &str, settings: &str, agent: &[&str]) -> Option<(Service, Desktop, Agent)> {
+    let service = Service::start(test, &format!("{SETTINGS}{settings}"), "")?;
     let desktop = match Desktop::start() {
         Ok(desktop) => desktop,
         Err(Missing(what)) => {
@@ -163,7 +164,9 @@ fn print(what: &str, times: impl Iterator<Item = u64>) {
 fn live_a_window_that_hangs_is_saved_judged_and_told() {
     let test = "live_a_window_that_hangs_is_saved_judged_and_told";
     let rounds: Option<usize> = std::env::var("UNHITCH_SOAK").ok().and_then(|n| n.parse().ok());
-    let Some((service, desktop, _agent)) = start(test, &["--not-answering", "500"]) else { return };
+    let Some((service, desktop, _agent)) = start(test, "", &["--not-answering", "500"]) else {
+        return;
+    };
     let Some(rounds) = rounds else {
         hang(&service, &desktop);
         return;
@@ -186,7 +189,7 @@ fn live_a_window_that_hangs_is_saved_judged_and_told() {
 fn live_keys_that_wait_are_marked_by_class_and_told_of() {
     let test = "live_keys_that_wait_are_marked_by_class_and_told_of";
     let agent = ["--not-answering", "0", "--input", "private"];
-    let Some((service, desktop, _agent)) = start(test, &agent) else { return };
+    let Some((service, desktop, _agent)) = start(test, "", &agent) else { return };
     let mut window = desktop.window();
     desktop.xdotool(&["key", "z"]);
     // It is not one of those that wait, also where all is slow.
@@ -220,4 +223,34 @@ fn live_keys_that_wait_are_marked_by_class_and_told_of() {
         assert_eq!((&mark["kind"], &mark["mode"]), (&json!("key"), &json!("private")), "{mark}");
         assert!(mark.get("code").is_none() && mark.get("text").is_none(), "{mark}");
     }
+}
+
+#[test]
+fn live_full_marks_hold_each_key_and_the_trace_says_so() {
+    let test = "live_full_marks_hold_each_key_and_the_trace_says_so";
+    let agent = ["--not-answering", "0", "--input", "full", "--yes-keep-every-key"];
+    let Some((service, desktop, _agent)) = start(test, "[marks]\ninput = \"full\"\n", &agent)
+    else {
+        return;
+    };
+    let window = desktop.window();
+    let pressed = |mark: &&Value| mark["press"] == true && mark["pid"] == window.pid();
+    let (path, marks) = until("a mark of each key", || {
+        ["a", "7", "a"].iter().for_each(|key| desktop.xdotool(&["key", key]));
+        // The agent sends what was pressed a few times a second.
+        std::thread::sleep(Duration::from_millis(500));
+        let path = text(&unhitch(&["save", "--socket", &service.socket()]).stdout);
+        let marks: Vec<Value> = marks(path.trim()).iter().filter(pressed).cloned().collect();
+        (marks.len() >= 3).then(|| (path.trim().to_owned(), marks))
+    });
+    assert_eq!(input_marks(&path), "full");
+    let [.., first, second, third] = &marks[..] else { panic!("{marks:?}") };
+    assert_eq!((&first["class"], &second["class"]), (&json!("letter"), &json!("digit")));
+    for mark in [first, second, third] {
+        assert_eq!((&mark["kind"], &mark["mode"]), (&json!("key"), &json!("full")), "{mark}");
+    }
+    // The codes of the keys, as the X server has them: the same key has the same.
+    assert!(first["code"].as_u64().is_some_and(|code| (8..256).contains(&code)), "{first}");
+    assert_eq!(first["code"], third["code"]);
+    assert_ne!(first["code"], second["code"]);
 }

@@ -66,6 +66,14 @@ pub(super) fn by_version(error: Error) -> Error {
     }
 }
 
+/// Why watching failed, on one line.
+pub(super) fn reason_of(error: impl Display) -> String {
+    match by_version(failed_with("watch waits", reason_in(&error.to_string()))) {
+        Error::System { source, .. } => source.to_string(),
+        old => old.to_string().replace('\n', " "),
+    }
+}
+
 /// Whether a release such as `5.10.0-32-amd64` is older than [`MIN_VERSION`].
 fn is_old(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);

@@ -3,6 +3,7 @@
 //! record, programs that do nothing else.
 
 use super::parts::{another_handle, map, program};
+use super::refused::reason_of;
 use crate::sys::SharedArray;
 use aya::maps::{Array, Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, Iter};
@@ -215,7 +216,7 @@ fn lock(programs: &Mutex<Ebpf>) -> MutexGuard<'_, Ebpf> {
 }
 
 fn failed(error: impl Display) -> String {
-    format!("BPF cannot watch waits here: {}", error.to_string().replace('\n', " "))
+    format!("BPF cannot watch waits here: {}", reason_of(error))
 }
 
 #[cfg(test)]
