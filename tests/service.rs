@@ -198,6 +198,12 @@ fn live_the_oldest_automatic_trace_goes_and_none_by_hand() {
     assert_eq!(texts, ["ERROR 5", "ERROR 4"], "{list:#?}");
     assert!(list.iter().any(|one| one["path"] == by_hand.as_str()));
     assert_eq!(service.status()["saves"]["automatic"], 6);
+    let warns = || service.status()["warnings"].to_string().contains("only the newest stays");
+    for _ in 0..3 {
+        assert!(!warns());
+        assert!(unhitch(&["save", "--socket", &socket]).status.success());
+    }
+    assert!(warns(), "{:#}", service.status());
 }
 
 /// A process whose event loop (poll) stays away, and which waits (futex or sleep) meanwhile.

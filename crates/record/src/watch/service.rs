@@ -66,6 +66,8 @@ pub(super) struct Service<'a> {
     pub(super) hits: Receiver<Hit>,
     wake: UnixStream,
     keeper: Keeper,
+    /// Whether the traces that are never deleted leave no room for others.
+    pub(super) is_filled_by_kept: bool,
     unsaved: Unsaved<SaveFile>,
     jobs: Option<Sender<Task>>,
     progress: Receiver<Progress>,
@@ -76,6 +78,10 @@ pub(super) struct Service<'a> {
     pub(super) metrics_due: Instant,
     pub(super) groups_due: Instant,
 }
+
+/// What the user must know then.
+pub(super) const FILLED_BY_KEPT: &str = "traces saved by hand or with notes, which are never deleted, take all that retention.max_traces \
+     and max_bytes allow: of the automatic ones, only the newest stays";
 
 /// Saves of this recorder.
 #[derive(Clone, Copy, Default)]
@@ -153,6 +159,7 @@ impl<'a> Service<'a> {
             hits,
             wake,
             keeper: Keeper::default(),
+            is_filled_by_kept: false,
             jobs: Some(jobs),
             progress,
             report,
@@ -392,9 +399,15 @@ impl<'a> Service<'a> {
             let name = unhitch_model::visible_path(path);
             (self.report)(WatchEvent::Note(&format!("deleted {name} to make room")));
         }
+        let is_free = has_free(folder, limits, guess);
+        let is_filled = !has_room && is_free;
+        if is_filled && !self.is_filled_by_kept {
+            (self.report)(WatchEvent::Note(FILLED_BY_KEPT));
+        }
+        self.is_filled_by_kept = is_filled;
         let class = wanted.client.map_or(Some(Class::Owner), |client| self.server.class_of(client));
         let is_by_owner = wanted.by_hand && class == Some(Class::Owner);
-        has_room || is_by_owner || has_free(folder, limits, guess)
+        has_room || is_by_owner || is_free
     }
 
     fn enqueue(

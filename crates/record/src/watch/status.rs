@@ -1,7 +1,7 @@
 //! The status of the always-on recorder: as JSON for clients, and as metrics for Prometheus.
 
 use super::retention::disk;
-use super::service::Service;
+use super::service::{FILLED_BY_KEPT, Service};
 use crate::control::Class;
 use crate::sys;
 use serde_json::{Value, json};
@@ -70,6 +70,7 @@ impl Service<'_> {
         let mut warnings = self.recorder.warnings().to_vec();
         warnings.extend(self.recorder.lacks());
         warnings.extend(self.devices_not_read());
+        warnings.extend(self.is_filled_by_kept.then(|| FILLED_BY_KEPT.to_owned()));
         json["warnings"] = json!(warnings);
     }
 

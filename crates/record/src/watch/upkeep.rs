@@ -40,6 +40,7 @@ impl Service<'_> {
         }
         let triggers_changed = new.triggers != self.config.triggers;
         let devices_changed = new.devices != self.config.devices;
+        self.is_filled_by_kept &= new.retention == self.config.retention;
         self.config = new.with_fixed_parts_of(&self.config);
         if devices_changed {
             if let Ok(devices) = &self.devices {
