@@ -96,6 +96,20 @@ pub fn operations(
     // Time on a CPU since the current operation's last sleep: it belongs to the operation only
     // if it sleeps again.
     let mut ran_ns = 0u64;
+    // The wake-ups that the thread issued, from the last look on: a search for each segment would be
+    // most of the work here.
+    let whole = segments.first().zip(segments.last());
+    let whole = whole.map(|(first, last)| Window::new(first.window.start, last.window.end));
+    let mut issued = whole.map_or(&[][..], |whole| analysis.issued(thread, whole));
+    let mut woke_someone = |window: Window| {
+        let time = |waking: &u32| analysis.trace.wakings.time[*waking as usize];
+        while let [first, rest @ ..] = issued
+            && time(first) < window.start
+        {
+            issued = rest;
+        }
+        issued.first().is_some_and(|first| time(first) < window.end)
+    };
     for segment in segments {
         match segment.state {
             State::Sleeping(state) => {
@@ -127,9 +141,10 @@ pub fn operations(
             }
             State::Ran => {
                 ran_ns += segment.window.duration_ns();
-                if current.as_ref().is_some_and(|op| {
-                    ran_ns > op.longest_look_ns() || woke_someone(analysis, thread, segment.window)
-                }) {
+                if current
+                    .as_ref()
+                    .is_some_and(|op| ran_ns > op.longest_look_ns() || woke_someone(segment.window))
+                {
                     operations.extend(current.take());
                 }
             }
