@@ -13,6 +13,8 @@ LOCK_PATTERNS = {
 }
 # "waits for a lock", "the row lock", "which holds the lock", but not LockAcquire or flock.
 LOCK_WORDS = re.compile(r"(?i)\b(a|an|the|row|table|file|interpreter|this|one) (\w+ )?locks?\b")
+# Paragraphs that speak of locks whatever the stall is about.
+GENERAL = re.compile(r"(?m)^(EVIDENCE|REMEDY) .*(\n {2,}.*)*")
 # An address without a name.
 ADDRESS = re.compile(r"\S+\+0x[0-9a-f]+")
 # Stalls that are told first.
@@ -95,8 +97,10 @@ def involves(truth, stall):
 
 
 def sentences(stall):
-    """The stall in words, without the tables that prove it."""
-    return stall["text"].split("\n  wait chain")[0]
+    """The stall in words, without the tables that prove it, and without what is said of any: how well
+    it is known, and what may help."""
+    words = stall["text"].split("\n  wait chain")[0]
+    return GENERAL.sub("", words)
 
 
 def named_function(functions, stall):

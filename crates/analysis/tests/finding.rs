@@ -292,6 +292,35 @@ fn a_recorded_command_is_explained_stall_or_not() {
     assert!(unhitch_analysis::command(&analysis, 999).is_none());
 }
 
+/// No compiler of a build takes long; all of them are what it took.
+#[test]
+fn a_recorded_build_went_into_its_compilers() {
+    let mut scene = Scene::default();
+    let make = scene.thread(100, 100, "make");
+    let wait = scene.stack(&["main", "reap", "wait4", "|", "do_wait", "schedule"]);
+    let fork = scene.stack(&["main", "fork", "|", "wake_up_new_task"]);
+    let exit = scene.stack(&["_exit", "|", "do_exit", "do_notify_parent", "try_to_wake_up"]);
+    scene.switch(MS, 0, IDLE, Runnable, make, StackId::EMPTY);
+    for n in 0..40 {
+        let at = (2 + n * 25) * MS;
+        let compiler = scene.thread(200 + n as u32, 200 + n as u32, "cc1");
+        let process = scene.trace.threads.get(compiler).process;
+        scene.trace.threads.process_mut(process).unwrap().parent_pid = Some(100);
+        scene.wake(at, 0, make, compiler, WakeFlags::NEW, fork);
+        scene.switch(at, 1, IDLE, Runnable, compiler, StackId::EMPTY);
+        scene.switch(at + 10, 0, make, Sleeping, IDLE, wait);
+        scene.wake(at + 24 * MS, 1, compiler, make, WakeFlags::default(), exit);
+        scene.switch(at + 24 * MS + 10, 1, compiler, Dead, IDLE, exit);
+        scene.switch(at + 24 * MS + 20, 0, IDLE, Runnable, make, StackId::EMPTY);
+    }
+    scene.switch(1_010 * MS, 0, make, Dead, IDLE, exit);
+    let trace = scene.finish(2, 1_200 * MS);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let life = unhitch_analysis::command(&analysis, 100).expect("it was recorded");
+    let text = answer::took(&analysis, &life);
+    assert!(text.contains(" 40 threads named cc1"), "{text}");
+}
+
 #[test]
 fn who_waited_for_a_computing_event_loop_suffered_with_it() {
     let mut dialogue = Dialogue::new(REPLY[0]);

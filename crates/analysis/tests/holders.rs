@@ -30,7 +30,7 @@ fn who_is_idle_with_a_lock_is_named_and_not_the_waiters_alarm() {
         "XactLockTableWait",
         "LockAcquireExtended",
         "ProcSleep",
-        "WaitLatch",
+        "postgres!WaitLatch",
         "|",
         "do_epoll_wait",
         "schedule",
@@ -39,7 +39,7 @@ fn who_is_idle_with_a_lock_is_named_and_not_the_waiters_alarm() {
     let command = scene.stack(&[
         "PostgresMain",
         "pq_getbyte",
-        "secure_read",
+        "postgres!secure_read",
         "|",
         "do_epoll_wait",
         "schedule",

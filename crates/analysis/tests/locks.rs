@@ -448,3 +448,30 @@ fn a_waker_that_waited_for_another_lock_is_told_from_its_holder() {
     assert!(text.contains(shown), "{text}");
     assert_eq!(readings(&trace).1["cause"]["readings"]["same_lock_by"], serde_json::Value::Null);
 }
+
+/// A reader has the lock for a second; another comes late and lets it go last, which wakes the writer.
+#[test]
+fn which_of_several_readers_kept_a_lock_is_inferred() {
+    let wake_of = |release: &[&str]| {
+        let mut desktop = Desktop::new();
+        let scene = &mut desktop.scene;
+        let reader = scene.thread(100, 300, "reader");
+        let names = [&["main", "save", "pthread_rwlock_wrlock"][..], &FUTEX].concat();
+        let (wait, release) = (scene.stack(&names), scene.stack(release));
+        scene.switch(90 * MS, 1, IDLE, Runnable, reader, StackId::EMPTY);
+        scene.switch(100 * MS + 50, 0, desktop.ui, Sleeping, IDLE, wait);
+        scene.wake(1_100 * MS, 1, reader, desktop.ui, WakeFlags::default(), release);
+        scene.switch(1_100 * MS + 10, 0, IDLE, Runnable, desktop.ui, StackId::EMPTY);
+        desktop.pump_all(0, 100);
+        desktop.pump_all(1_110, 1_200);
+        judged(&desktop.scene.finish(2, 1_200 * MS))
+    };
+    let (stall, text) =
+        wake_of(&["main", "look", "pthread_rwlock_unlock", "|", "futex_wake", "try_to_wake_up"]);
+    assert_eq!(stall.finding.evidence, Evidence::Inferred, "{text}");
+    assert!(text.contains("until all readers of the lock had let it go"), "{text}");
+    // Who released it is known to have had it alone.
+    let (stall, text) =
+        wake_of(&["main", "look", "RwLock::write_unlock", "|", "futex_wake", "try_to_wake_up"]);
+    assert_eq!(stall.finding.evidence, Evidence::Direct, "{text}");
+}

@@ -477,3 +477,28 @@ fn regression_a_runtimes_function_is_named_before_the_c_librarys() {
     let hot = unhitch_analysis::samples::sampled(&analysis, &[(thread, window)]).hot.unwrap();
     assert_eq!([hot.function, hot.callee].map(|name| trace.name(name)), ["rb_ary_sort", "msort"]);
 }
+
+/// Functions of other programs may have the same names as those of PostgreSQL, MariaDB and the JVM.
+#[test]
+fn a_function_of_another_program_is_no_lock_of_a_database() {
+    for function in ["LWLockAcquire", "thr_lock", "lock_wait", "Mutex::lock", "handler::ha_open"] {
+        let frame = format!("game!{function}");
+        let (_, words, _) = wait(&[&FUTEX, &["libc.so.6!sem_wait", &frame, "game!main"]]);
+        assert_eq!(words, "POSIX semaphore", "{function}");
+    }
+    let (_, words, _) = wait(&[&FUTEX, &["libc.so.6!sem_wait", "libjvm.so!Mutex::lock"]]);
+    assert_eq!(words, "mutex of the JVM");
+}
+
+/// PostgreSQL 15, from its sources: a unique key, and an index that is built beside others.
+#[test]
+fn a_wait_for_a_transaction_of_postgresql_is_no_row_lock() {
+    let sleep = ["postgres!WaitEventSetWait", "postgres!WaitLatch", "postgres!ProcSleep"];
+    for wanted in [
+        ["postgres!XactLockTableWait", "postgres!_bt_doinsert"],
+        ["postgres!VirtualXactLock", "postgres!DefineIndex"],
+    ] {
+        let (words, _) = lock(&[&EPOLL, &sleep, &["postgres!LockAcquireExtended"], &wanted]);
+        assert_eq!(words, "lock on a transaction of PostgreSQL");
+    }
+}

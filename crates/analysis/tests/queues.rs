@@ -788,6 +788,20 @@ fn slow_memory() {
     assert_eq!((stall.finding.pattern, stall.finding.function.as_str()), (Pattern::Memory, "draw"));
 }
 
+/// The kernel lets who writes too fast sleep, by its own timer, until others have written to the disk.
+#[test]
+fn who_is_let_sleep_for_the_dirty_pages_of_others_is_not_the_culprit_for_sure() {
+    let wait = ["main", "save", "|", "ksys_write", "balance_dirty_pages", "io_schedule_timeout"];
+    let trace = asleep(&wait, TaskState::DiskSleep, |scene, ui| {
+        let timer =
+            scene.stack(&["|", "asm_common_interrupt", "process_timeout", "try_to_wake_up"]);
+        scene.wake(600 * MS, 1, IDLE, ui, WakeFlags::HARDIRQ, timer);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!(stall.finding.pattern, Pattern::Memory, "{text}");
+    assert_eq!(stall.finding.evidence, Evidence::Inferred, "{text}");
+}
+
 /// A thread called `name` waits in `wait` from 100 to 600 ms, ended by "other", which computes
 /// meanwhile; then it wakes "waiter", if there is one, which has waited in a file system since 110
 /// ms.

@@ -179,7 +179,7 @@ fn a_lock_that_nobody_released_is_named() {
         "heap_delete",
         "XactLockTableWait",
         "ProcSleep",
-        "epoll_wait",
+        "postgres!WaitLatch",
         "|",
         "do_epoll_wait",
         "schedule",

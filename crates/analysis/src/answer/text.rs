@@ -6,9 +6,10 @@ use super::words::at;
 use crate::Analysis;
 use crate::candidate::StallKind;
 use crate::diagnose::{Query, Stall, diagnose};
-use crate::explain::{Share, What, partition};
-use crate::wording::{recording, units};
+use crate::explain::{What, partition};
+use crate::wording::{recording, thread_groups, units};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use unhitch_model::{Recorded, System, ThreadId};
 
@@ -51,33 +52,51 @@ pub fn took(analysis: &Analysis<'_>, life: &Stall) -> String {
     /// Smaller parts of the whole go unmentioned.
     const MIN_PART: u64 = 20;
     let (window, victim) = (life.explanation.window, life.candidate.victim);
-    let name = |thread| units::thread(analysis.trace, thread, window.end);
-    let words = |share: &Share| match (share.what, share.who.filter(|who| *who != victim)) {
-        (What::WaitedForCpu, _) => "waiting for a CPU".to_owned(),
-        (What::Lock | What::Ipc | What::Network | What::Condition, Some(who)) => {
-            format!("waiting while {} ran", name(who))
-        }
-        (what, Some(who)) => format!("{} {}", what.words(), name(who)),
-        (What::Timer, None) => "asleep by its own timer".to_owned(),
-        (What::Outside | What::OutsideNetwork, None) => "waiting for a message".to_owned(),
-        (What::Io, None) => "waiting for a disk".to_owned(),
-        (what, None) => what.words().to_owned(),
-    };
-    let mut parts: Vec<(String, u64)> = Vec::new();
+    // What it says of the time of others, before and after who they are.
+    let mut of_others: BTreeMap<[&str; 2], Vec<(ThreadId, u64)>> = BTreeMap::new();
+    let mut own: BTreeMap<&str, u64> = BTreeMap::new();
     for share in partition(analysis, &life.explanation) {
-        let words = words(&share);
-        match parts.iter_mut().find(|(known, _)| *known == words) {
-            Some((_, ns)) => *ns += share.ns,
-            None => parts.push((words, share.ns)),
-        }
+        let what = match (share.what, share.who.filter(|who| *who != victim)) {
+            (What::WaitedForCpu, _) => "waiting for a CPU",
+            (what, Some(who)) => {
+                let around = match what {
+                    What::Lock | What::Ipc | What::Network | What::Condition => {
+                        ["waiting while ", " ran"]
+                    }
+                    what => [what.words(), ""],
+                };
+                of_others.entry(around).or_default().push((who, share.ns));
+                continue;
+            }
+            (What::Timer, None) => "asleep by its own timer",
+            (What::Outside | What::OutsideNetwork, None) => "waiting for a message",
+            (What::Io, None) => "waiting for a disk",
+            (what, None) => what.words(),
+        };
+        *own.entry(what).or_default() += share.ns;
     }
-    parts.retain(|(_, ns)| ns.saturating_mul(MIN_PART) >= window.duration_ns());
+    let mut parts: Vec<(String, u64)> =
+        own.into_iter().map(|(what, ns)| (what.to_owned(), ns)).collect();
+    for ([before, after], times) in of_others {
+        let between = if after.is_empty() { " " } else { "" };
+        parts.extend(thread_groups(analysis.trace, window.end, times).into_iter().map(|group| {
+            let who = group.name(analysis.trace, window.end).text;
+            (format!("{before}{between}{who}{after}"), group.ns)
+        }));
+    }
     parts.sort_by_key(|(_, ns)| Reverse(*ns));
+    let is_large = |ns: u64| ns.saturating_mul(MIN_PART) >= window.duration_ns();
+    let told = parts.iter().take(MAX_PARTS).take_while(|(_, ns)| is_large(*ns)).count();
+    let rest: u64 = parts.split_off(told).iter().map(|(_, ns)| ns).sum();
+    if is_large(rest) {
+        parts.push(("in smaller parts".to_owned(), rest));
+    }
     let part = |(words, ns): &(String, u64)| format!("{} {words}", units::duration(*ns));
-    let parts: Vec<String> = parts.iter().take(MAX_PARTS).map(part).collect();
+    let parts: Vec<String> = parts.iter().map(part).collect();
     let colon = if parts.is_empty() { "" } else { ": " };
     let length = units::duration(window.duration_ns());
-    format!("{} took {length}{colon}{}", name(victim), parts.join(", "))
+    let name = units::thread(analysis.trace, victim, window.end);
+    format!("{name} took {length}{colon}{}", parts.join(", "))
 }
 
 /// Of a process that somebody asks about: that its main thread was idle, where the answer begins with

@@ -2,9 +2,10 @@
 
 use super::case::Case;
 use super::finding::Evidence;
-use crate::explain::{Cause, Hop, is_idle};
+use crate::explain::{Cause, Hop, Piece, is_idle};
+use crate::stacks::InterruptSource;
 use crate::wording::sentence::{Sentence, plural, sentence};
-use crate::{WaitClass, WakeContext};
+use crate::{Analysis, WaitClass, WakeContext};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::Time;
@@ -42,7 +43,7 @@ struct Weak {
 
 impl Weak {
     /// What is weak about `hop`, and until when the time behind it depends on that.
-    fn of(index: usize, hop: &Hop) -> Option<(Time, Self)> {
+    fn of(analysis: &Analysis<'_>, index: usize, hop: &Hop) -> Option<(Time, Self)> {
         let weak = |until: Time, kind: WeakKind| Some((until, Self { kind, hop: index }));
         match hop.class {
             _ if hop.ran_on => weak(hop.window.end, WeakKind::RanOn),
@@ -58,11 +59,25 @@ impl Weak {
             WaitClass::Condition | WaitClass::Unknown | WaitClass::Timer => {
                 weak(hop.window.end, WeakKind::Class)
             }
+            // The lock named another owner, whose release was not seen, or had several.
+            WaitClass::Lock
+                if hop.owner.is_some_and(|owner| owner != hop.by)
+                    || waited_for_readers(analysis, hop) =>
+            {
+                weak(hop.window.end, WeakKind::Queued)
+            }
             WaitClass::Idle if hop.is_queued() => weak(hop.slept.start, WeakKind::Events),
             _ if hop.is_queued() => weak(hop.slept.start, WeakKind::Queued),
             _ => None,
         }
     }
+}
+
+/// Whether several readers may have kept the lock that `hop` is about.
+fn waited_for_readers(analysis: &Analysis<'_>, hop: &Hop) -> bool {
+    hop.wake.is_some_and(|wake| {
+        analysis.stacks.waited_for_readers(hop.wait_stack, analysis.trace.wakings.stack[wake])
+    })
 }
 
 impl Case<'_> {
@@ -80,12 +95,38 @@ impl Case<'_> {
             );
             return (Evidence::Lost, words);
         }
+        let by_timer = self.ns_of(|piece, _| self.is_throttled(piece));
         match self.weakest() {
+            _ if by_timer > self.duration_ns() / 10 => {
+                let words = sentence!(
+                    "for {} of the time, the kernel let threads sleep by its own timer; who used the \
+                     memory, or kept the disk busy, is not shown by that",
+                    self.percent(by_timer)
+                );
+                (Evidence::Inferred, words)
+            }
             Some((weak, ns)) if ns > self.duration_ns() / 10 => {
                 (Evidence::Inferred, self.weak_words(weak, ns))
             }
             _ => (Evidence::Direct, Sentence::from("every wake-up on the way was seen")),
         }
+    }
+
+    /// True for a wait for memory, or for others to have written it to a disk, that only the kernel's
+    /// timer ended.
+    fn is_throttled(&self, piece: &Piece) -> bool {
+        let wake = || piece.segment.wake();
+        let by_task = |wake| self.analysis.stacks.is_by_task(self.analysis.trace, wake);
+        let interrupt =
+            |wake| self.analysis.stacks.wake_source(self.analysis.trace, wake).interrupt;
+        piece.cause == Cause::Memory
+            && wake().is_some_and(|wake| {
+                !by_task(wake)
+                    && matches!(
+                        interrupt(wake),
+                        Some(InterruptSource::Timeout | InterruptSource::Timer)
+                    )
+            })
     }
 
     /// The weakness that most of the stall depends on, and the time that depends on any weakness.
@@ -96,7 +137,7 @@ impl Case<'_> {
         let mut until: Vec<Option<(Time, Weak)>> = Vec::with_capacity(hops.len());
         for (index, hop) in hops.iter().enumerate() {
             let inherited = hop.parent.and_then(|parent| *until.get(parent as usize)?);
-            let own = Weak::of(index, hop);
+            let own = Weak::of(self.analysis, index, hop);
             until.push(inherited.into_iter().chain(own).max_by_key(|(until, _)| *until));
         }
         let mut sums: FxHashMap<WeakKind, (u64, Weak)> = FxHashMap::default();
@@ -140,12 +181,31 @@ impl Case<'_> {
                 sleeper,
                 self.name(hop.by)
             ),
-            WeakKind::Queued => sentence!(
-                "for {} of the time, the lock's owner is inferred from hand-offs, e.g. before {} \
-                 joined the queue",
-                part,
-                sleeper
-            ),
+            WeakKind::Queued if waited_for_readers(self.analysis, hop) => {
+                sentence!(
+                    "for {} of the time, {} waited until all readers of the lock had let it go; that {}, \
+                 the last of them, kept it longest is inferred",
+                    part,
+                    sleeper,
+                    self.name(hop.by)
+                )
+            }
+            WeakKind::Queued => match hop.owner.filter(|owner| *owner != hop.by) {
+                Some(owner) => sentence!(
+                    "for {} of the time, the lock's owner is inferred: it was {} when {} began to \
+                     wait, and {} that released it",
+                    part,
+                    self.name(owner),
+                    sleeper,
+                    self.name(hop.by)
+                ),
+                None => sentence!(
+                    "for {} of the time, the lock's owner is inferred from hand-offs, e.g. before {} \
+                     joined the queue",
+                    part,
+                    sleeper
+                ),
+            },
             WeakKind::Events => sentence!(
                 "for {} of the time, it is inferred which event mattered: {} waited for any, and \
                  those before that of {} are left out",

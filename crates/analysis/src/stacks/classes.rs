@@ -94,6 +94,8 @@ struct StackClass {
     debugger: bool,
     asks_server: bool,
     file_server: bool,
+    for_readers: bool,
+    sole_owner: bool,
     thaws: bool,
     signals: bool,
     kernel_thread: bool,
@@ -273,6 +275,12 @@ impl StackClasses {
     /// True for a wait for the answer of the program that serves a file system.
     pub(crate) fn asks_server(&self, wait_stack: StackId) -> bool {
         self.get(wait_stack).asks_server
+    }
+
+    /// True for a wait until all readers of a lock had let it go, unless who woke the thread had it
+    /// alone.
+    pub(crate) fn waited_for_readers(&self, wait_stack: StackId, wake_stack: StackId) -> bool {
+        self.get(wait_stack).for_readers && !self.get(wake_stack).sole_owner
     }
 
     /// True when such a program waits for requests on this stack.
@@ -536,6 +544,8 @@ fn stack_class(
         debugger: has(FrameRole::Debugger),
         asks_server: has(FrameRole::AsksServer),
         file_server: has(FrameRole::FileServer),
+        for_readers: has(FrameRole::WaitsForReaders),
+        sole_owner: has(FrameRole::WasSoleOwner),
         // A control group that is to be frozen signals to its tasks, in the same function.
         thaws: has(FrameRole::Thaw) && !has(FrameRole::Signal),
         signals: has(FrameRole::Signal),

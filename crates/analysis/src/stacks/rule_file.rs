@@ -47,6 +47,8 @@ pub(super) struct Rule<C> {
     #[serde(default)]
     pub all: Vec<String>,
     #[serde(default)]
+    pub file: Vec<String>,
+    #[serde(default)]
     pub leaf: Vec<String>,
     #[serde(default)]
     pub caller: Vec<String>,
@@ -96,6 +98,10 @@ pub(crate) enum FrameRole {
     AsksServer,
     /// It waits for such requests.
     FileServer,
+    /// It waits until all readers of a lock have let it go.
+    WaitsForReaders,
+    /// It had such a lock alone.
+    WasSoleOwner,
     /// It goes round and round until it has a lock.
     Spin,
     /// It goes round and round until another thread or process has done something.
@@ -115,6 +121,7 @@ impl RuleFile {
             for names in [&mut rule.place, &mut rule.any] {
                 *names = with_sets(names, &file.sets).ok_or_else(|| RulesError::set(text))?;
             }
+            rule.file.iter_mut().for_each(|file| *file = format!("[{file}]"));
         }
         Ok(file)
     }

@@ -45,6 +45,7 @@ struct CompiledRule<C> {
     class: C,
     any: Vec<u16>,
     all: Vec<u16>,
+    file: Vec<u16>,
     leaf: Vec<u16>,
     caller: Vec<u16>,
     /// It applies only to the frames that `places` and `generics` find.
@@ -60,7 +61,9 @@ struct CompiledRule<C> {
 impl<C> CompiledRule<C> {
     /// True if the stack as a whole has what the rule demands.
     fn is_satisfied_by(&self, matches: &Matches) -> bool {
-        (self.any.is_empty() || self.any.iter().any(|&pattern| matches.has(pattern)))
+        let has_one = |of: &[u16]| of.is_empty() || of.iter().any(|&pattern| matches.has(pattern));
+        has_one(&self.any)
+            && has_one(&self.file)
             && self.all.iter().all(|&pattern| matches.has(pattern))
     }
 }
@@ -200,8 +203,9 @@ impl Rules {
     }
 
     fn compile<C>(&mut self, rule: Rule<C>) -> CompiledRule<C> {
-        let [any, all, leaf, caller] = [&rule.any, &rule.all, &rule.leaf, &rule.caller]
-            .map(|names| self.patterns.add_all(names));
+        let [any, all, file, leaf, caller] =
+            [&rule.any, &rule.all, &rule.file, &rule.leaf, &rule.caller]
+                .map(|names| self.patterns.add_all(names));
         let named = rule.any.iter().zip(&any).chain(rule.all.iter().zip(&all));
         let of_scripts = named.filter(|(name, _)| name.contains(SCRIPT_END));
         self.of_scripts.extend(of_scripts.map(|(_, pattern)| pattern));
@@ -211,6 +215,7 @@ impl Rules {
             class: rule.class,
             any,
             all,
+            file,
             leaf,
             caller,
             by_place,

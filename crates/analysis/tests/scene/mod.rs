@@ -43,16 +43,18 @@ impl Scene {
         })
     }
 
-    /// A stack by function names, root first; kernel frames are those after `"|"`.
+    /// A stack by function names, root first; kernel frames are those after `"|"`. A function of another
+    /// program than the scene's is `PROGRAM!function`.
     pub fn stack(&mut self, names: &[&str]) -> StackId {
         let split = names.iter().position(|name| *name == "|");
         let kernel_len = split.map_or(0, |at| names.len() - at - 1);
         let mut frames: Vec<FrameId> = Vec::new();
         for name in names.iter().rev().filter(|name| **name != "|") {
+            let (file, name) = name.split_once('!').unwrap_or(("scene", name));
             let function = self.trace.strings.intern(name);
             let kernel = frames.len() < kernel_len;
-            let path =
-                self.trace.strings.intern(if kernel { "[kernel]" } else { "/usr/bin/scene" });
+            let path = if kernel { "[kernel]".to_owned() } else { format!("/usr/bin/{file}") };
+            let path = self.trace.strings.intern(&path);
             let kind = if kernel { ModuleKind::Kernel } else { ModuleKind::File };
             let module = self.trace.modules.intern(Module { path, kind, build_id: Vec::new() });
             let frame =
