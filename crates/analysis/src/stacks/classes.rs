@@ -272,6 +272,11 @@ impl StackClasses {
         self.get(wake_stack).debugger
     }
 
+    /// True when on this stack a lock is handed over.
+    pub(crate) fn is_unlock(&self, wake_stack: StackId) -> bool {
+        self.get(wake_stack).unlocks
+    }
+
     /// True for a wait for the answer of the program that serves a file system.
     pub(crate) fn asks_server(&self, wait_stack: StackId) -> bool {
         self.get(wait_stack).asks_server

@@ -64,18 +64,111 @@ pub(crate) fn is_primitive(name: &str) -> bool {
         "usleep",
     ];
     const EXACT: &[&str] = &["up_read", "up_write", "up", "complete", "complete_all"];
-    // Neither a block nor a clock is a lock.
-    let lower = base_name(name).to_ascii_lowercase().replace("block", "").replace("clock", "");
-    // Only the function's own name counts, not the path before it: `lock_lab::scan` is no lock.
-    let last = lower
+    let last = own_part(&without_blocks(name));
+    EXACT.contains(&last.as_str()) || PARTS.iter().any(|part| last.contains(part))
+}
+
+/// The same for a function of the program's own, which may be called `lock_account` or `wakeUpUsers`:
+/// nothing in its name may be about anything else.
+pub(crate) fn is_own_primitive(name: &str) -> bool {
+    const ABOUT: &[&str] = &[
+        "lock",
+        "unlock",
+        "trylock",
+        "rwlock",
+        "spinlock",
+        "mutex",
+        "futex",
+        "semaphore",
+        "sem",
+        "condvar",
+        "guard",
+        "wake",
+        "wakeup",
+        "schedule",
+        "usleep",
+        "syscall",
+    ];
+    const BESIDES: &[&str] = &[
+        "acquire",
+        "all",
+        "and",
+        "cond",
+        "contended",
+        "do",
+        "down",
+        "drop",
+        "exclusive",
+        "fast",
+        "for",
+        "impl",
+        "in",
+        "inner",
+        "internal",
+        "one",
+        "path",
+        "place",
+        "pthread",
+        "raw",
+        "read",
+        "release",
+        "scoped",
+        "shared",
+        "slow",
+        "slowpath",
+        "spin",
+        "timed",
+        "timeout",
+        "try",
+        "up",
+        "wait",
+        "write",
+    ];
+    let own = own_part(base_name(name));
+    let words = words_of(&own);
+    let is_known =
+        |word: &String| ABOUT.contains(&word.as_str()) || BESIDES.contains(&word.as_str());
+    words.iter().all(is_known) && words.iter().any(|word| ABOUT.contains(&word.as_str()))
+}
+
+/// True for a function that is called after a lock.
+pub(crate) fn is_about_lock(name: &str) -> bool {
+    let own = own_part(&without_blocks(name));
+    ["lock", "mutex", "guard"].iter().any(|part| own.contains(part))
+}
+
+/// A name in lower case: neither a block nor a clock is a lock.
+fn without_blocks(name: &str) -> String {
+    base_name(name).to_ascii_lowercase().replace("block", "").replace("clock", "")
+}
+
+/// The function's own name, without the path before it: `lock_lab::scan` is no lock, and neither is
+/// `lockfree.(*Queue).Push` of Go or Java.
+fn own_part(name: &str) -> String {
+    let last = name
         .rsplit("::")
         .find(|part| !part.is_empty() && !part.starts_with('h') | (part.len() != 17))
-        .unwrap_or(&lower);
-    // The same for the paths of Go and Java: `lockfree.(*Queue).Push` is no lock.
-    let last = last
-        .rsplit_once('.')
-        .map_or(last, |(_, own)| if own.starts_with(char::is_alphabetic) { own } else { last });
-    EXACT.contains(&last) || PARTS.iter().any(|part| last.contains(part))
+        .unwrap_or(name);
+    let own = last.rsplit_once('.').map(|(_, own)| own);
+    own.filter(|own| own.starts_with(char::is_alphabetic)).unwrap_or(last).to_owned()
+}
+
+/// The words of a name, in lower case: of `unlock_slow`, `unlockSlow` and `UnlockSlow` the same.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for c in name.chars() {
+        let begins = !c.is_alphanumeric() || (c.is_uppercase() && was_lower);
+        if begins {
+            words.push(String::new());
+        }
+        was_lower = c.is_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// A method's name by its type alone: `<std::io::BufWriter<W> as std::io::Write>::flush` is
@@ -166,5 +259,20 @@ mod tests {
             shorten("recalculate_the_sheet.<locals>.<genexpr> (sheet.py:13)"),
             "…ulate_the_sheet.<locals>.<genexpr> (sheet.py:13)"
         );
+    }
+
+    #[test]
+    fn what_only_implements_a_lock_is_told_from_what_is_named_after_one() {
+        for name in ["lock_slow", "Mutex::lock", "my::RwLock<T>::read_lock", "pkg.(*Lock).LockSlow"]
+        {
+            assert!(is_own_primitive(name), "{name}");
+        }
+        for name in
+            ["schedule_backup", "unlockAccount", "bank.Account.lockFile", "wakeUpUsers", "draw"]
+        {
+            assert!(!is_own_primitive(name), "{name}");
+        }
+        assert!(is_about_lock("unlockAccount") && !is_about_lock("wakeUpUsers"));
+        assert!(!is_about_lock("lock_lab::scan") && !is_about_lock("next_block"));
     }
 }

@@ -1,8 +1,8 @@
 //! Stacks as text: the functions that mean something, in order, and the responsible one.
 
-use super::function_names::{is_primitive, is_scaffold, shorten};
+use super::function_names::{is_about_lock, is_own_primitive, is_primitive, is_scaffold, shorten};
 use super::layer::Layer;
-use crate::Analysis;
+use crate::{Analysis, WaitClass};
 use unhitch_model::{FrameId, ModuleKind, StackId};
 
 /// Maximum functions of a stack on one line.
@@ -107,12 +107,19 @@ pub fn brief_stack_text(
 pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
     let frames = analysis.trace.stacks.frames_of(stack);
     let user = analysis.stacks.without_machinery(analysis.trace.stacks.user_frames(stack));
+    // What takes or releases a lock may be called `lock_volume`: who wanted that says more.
+    let takes_lock =
+        analysis.stacks.class(stack) == WaitClass::Lock || analysis.stacks.is_unlock(stack);
     let deepest_of = |layer: Layer| {
         user.iter().filter(|frame| analysis.stacks.layer(**frame) == layer).find_map(|&frame| {
             let symbol = analysis.trace.symbols.get(frame).last()?;
             let name = analysis.trace.name(symbol.function);
-            // What a script calls `keep_lock` is no lock, but the program's use of one.
-            let is_primitive = !is_script(analysis, frame) && is_primitive(name);
+            let is_primitive = match layer {
+                // What a script calls `keep_lock` is no lock, but the program's use of one.
+                _ if is_script(analysis, frame) => false,
+                Layer::Program => is_own_primitive(name) || takes_lock && is_about_lock(name),
+                _ => is_primitive(name),
+            };
             (!is_primitive && !is_scaffold(name)).then(|| name.to_owned())
         })
     };
