@@ -95,6 +95,7 @@ soak: ## repeat the live tests SOAK_RUNS times, also under load; 500 answers, fi
 	@UNHITCH_TRUTH=20 $(CARGO) test --locked --package unhitch --test truth
 	@UNHITCH_SOAK=$(SOAK_RUNS) $(CARGO) test --locked --package unhitch --test live -- --test-threads=1
 	@UNHITCH_SOAK=$(SOAK_RUNS) $(CARGO) test --locked --package unhitch --test always_on -- --nocapture --test-threads=1
+	@UNHITCH_SOAK=20 $(CARGO) test --locked --package unhitch-agent --test session
 
 fuzz: ## fuzz every reader for FUZZ_SECONDS (60), or only FUZZ_TARGET
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_TARGET=$(FUZZ_TARGET) tools/fuzz

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use unhitch_record::control;
 
 #[path = "service/member.rs"]
 mod member;
@@ -73,6 +74,34 @@ fn live_only_the_owner_may_read_or_reload_the_configuration() {
 }
 
 #[test]
+fn regression_a_stranger_is_told_of_the_group_and_not_that_none_records() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped(
+            "regression_a_stranger_is_told_of_the_group_and_not_that_none_records",
+            "only root can become another user",
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sockets = ["own", "machine"].map(|name| folder.path().join(name).join("control.sock"));
+    let of_machine = sockets[1].parent().unwrap();
+    fs::create_dir(of_machine).unwrap();
+    let _listener = UnixListener::bind(&sockets[1]).unwrap();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let told = |mode| {
+        fs::set_permissions(of_machine, PermissionsExt::from_mode(mode)).unwrap();
+        let sockets = sockets.clone();
+        as_member(5, move || control::find(&sockets).unwrap_err().to_string())
+    };
+    let words = "answers only members of the group `unhitch`: `sudo usermod -aG unhitch \"$USER\"`, \
+                 then log in again";
+    let error = told(0o750);
+    assert!(error.contains(words) && error.contains("machine/control.sock"), "{error}");
+    // That of root alone is not to be asked by anybody else.
+    let error = told(0o700);
+    assert!(error.contains("no recorder is watching") && error.contains("own/"), "{error}");
+}
+
+#[test]
 fn live_a_group_that_reads_nothing_gets_no_verdict() {
     let test = "live_a_group_that_reads_nothing_gets_no_verdict";
     let Some(service) = start(test, "group_reads = \"nothing\"\n", SETTINGS) else { return };
@@ -83,6 +112,10 @@ fn live_a_group_that_reads_nothing_gets_no_verdict() {
     let stored = trace.with_extension("verdict.json");
     assert_eq!((access(trace).0, access(&stored).0), (0o600, 0o600));
     assert!(as_member(GROUP, move || fs::File::open(path)).is_err());
+    // Warnings of a save name programs, too.
+    let socket = service.socket();
+    let saved = as_member(GROUP, move || ask_until_taken(&socket, &json!({ "save": {} })));
+    assert!(saved["path"].is_string() && saved["warnings"] == json!([]), "{saved}");
 }
 
 #[test]

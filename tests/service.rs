@@ -364,3 +364,37 @@ fn live_what_a_killed_recorder_left_undone_is_done_by_the_next() {
     assert!(service.log().contains("removed 1 file that"), "{}", service.log());
     drop(open);
 }
+
+/// In a `/run` of its own: only one recorder may watch there.
+#[test]
+fn live_without_a_configuration_it_ends_with_its_terminal_unless_nohup_keeps_it() {
+    let test = "live_without_a_configuration_it_ends_with_its_terminal_unless_nohup_keeps_it";
+    use rustix::process::Signal;
+    for (nohup, is_kept) in [("", false), ("nohup", true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!("mount -t tmpfs none /run && exec {nohup} \"$0\" watch -o \"$1\"");
+        let child = Command::new("unshare")
+            .args(["--mount", "sh", "-c", &script, UNHITCH])
+            .arg(folder.path())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(folder.path().join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let mut service = Service { child, folder };
+        if !service.is_ready(test) {
+            return;
+        }
+        service.signal(Signal::HUP);
+        if is_kept {
+            std::thread::sleep(Duration::from_secs(1));
+            assert!(service.child.try_wait().unwrap().is_none(), "{}", service.log());
+            service.signal(Signal::TERM);
+        }
+        let begun = Instant::now();
+        while service.child.try_wait().unwrap().is_none() {
+            assert!(begun.elapsed() < TIMEOUT, "{}", service.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(service.child.wait().unwrap().success(), "{}", service.log());
+    }
+}

@@ -89,7 +89,7 @@ impl Service {
     }
 
     /// Waits until it records; false where that is not permitted.
-    fn is_ready(&mut self, test: &str) -> bool {
+    pub fn is_ready(&mut self, test: &str) -> bool {
         let begun = Instant::now();
         while !self.log().contains("watching; ") {
             if self.child.try_wait().unwrap().is_some() {

@@ -6,6 +6,7 @@ use crate::event::{Event, Saved, Why};
 use crate::mark::InputMode;
 use crate::note::Dialog;
 use crate::notification::{self, Button, Reaction};
+use crate::notifier::{Notice, Notifier};
 use crate::open;
 use crate::options::Options;
 use crate::portal::{Portal, Told};
@@ -18,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Maximum number of notifications whose buttons still work.
-const MAX_SHOWN: usize = 16;
+/// Maximum number of traces that are remembered.
+const MAX_TRACES: usize = 16;
 
 /// What the agent reports to whoever started it, in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,15 +38,11 @@ pub enum Report {
     Noted(PathBuf),
 }
 
-/// A notification that is shown.
-struct Shown {
-    number: u32,
-    path: PathBuf,
-}
-
 struct Agent<'a> {
     report: &'a mut dyn FnMut(Report),
-    bus: Option<Bus>,
+    bus: Option<Arc<Bus>>,
+    /// `None` also if the user wants no notifications.
+    notifier: Option<Notifier>,
     portal: Option<Portal>,
     saves: Sender<Why>,
     sockets: Arc<Vec<PathBuf>>,
@@ -53,8 +50,6 @@ struct Agent<'a> {
     notify: bool,
     /// Whether the session is one of X.
     has_session: bool,
-    /// Oldest first.
-    shown: VecDeque<Shown>,
     /// Traces whose answer was shown already: the recorder tells of our own saves, too.
     judged: VecDeque<PathBuf>,
     /// Traces that the hot key saved, to which a note can be added.
@@ -86,13 +81,13 @@ pub fn run(options: &Options, report: &mut dyn FnMut(Report)) -> Result<(), Erro
     let mut agent = Agent {
         report,
         bus: None,
+        notifier: None,
         portal: None,
         saves,
         sockets: Arc::clone(&sockets),
         events: events.clone(),
         notify: options.notify,
         has_session: false,
-        shown: VecDeque::new(),
         judged: VecDeque::new(),
         own: VecDeque::new(),
     };
@@ -102,6 +97,15 @@ pub fn run(options: &Options, report: &mut dyn FnMut(Report)) -> Result<(), Erro
     start(&sockets, input, (marks, to_send), wanted, of_bus, &events);
     agent.work(&received);
     Ok(())
+}
+
+/// Tells the session's user why the agent has ended, as far as its bus lets it.
+pub fn show_error(error: &Error) {
+    let (signals, _ignored) = channel();
+    if let Ok(bus) = Bus::connect(signals) {
+        let summary = "Unhitch: the agent has ended";
+        let _ = notification::show(&bus, 0, summary, &error.to_string(), &[]);
+    }
 }
 
 /// One agent per session: the lock goes with the process.
@@ -171,7 +175,7 @@ impl Agent<'_> {
     /// Uses the bus for notifications, and for the hot key if there is no X session.
     fn use_bus(&mut self, bus: Result<Bus, Error>, of_portal: Option<&Options>) {
         let bus = match bus {
-            Ok(bus) => bus,
+            Ok(bus) => Arc::new(bus),
             Err(error) => return self.warn(format!("no notifications: {error}")),
         };
         if let Err(error) = notification::listen(&bus) {
@@ -179,6 +183,7 @@ impl Agent<'_> {
         }
         let key = of_portal.and_then(|options| options.hot_key.as_ref());
         let asked = key.map(|key| Portal::ask(&bus, key)).transpose();
+        self.notifier = self.notify.then(|| Notifier::start(Arc::clone(&bus), self.events.clone()));
         self.bus = Some(bus);
         match asked {
             Ok(portal) => self.portal = portal,
@@ -213,8 +218,10 @@ impl Agent<'_> {
                 Event::Judged(saved) => self.judged(&saved),
                 Event::Noted(path) => (self.report)(Report::Noted(path)),
                 Event::Signal(signal) => self.signal(&signal),
+                Event::NotShown(error) => self.warn(format!("no notification: {error}")),
                 Event::BusEnded if self.bus.take().is_none() => {}
                 Event::BusEnded if self.has_session => {
+                    self.notifier = None;
                     self.warn("the session's bus has ended: no more notifications".to_owned());
                 }
                 Event::BusEnded => {
@@ -226,7 +233,7 @@ impl Agent<'_> {
 
     /// Tells the user of the session what they do without.
     fn miss(&mut self, what: String) {
-        self.show(0, "Unhitch", &what, &[]);
+        self.show(None, "Unhitch", what.clone(), Vec::new());
         self.warn(what);
     }
 
@@ -268,7 +275,7 @@ impl Agent<'_> {
         (self.report)(Report::Judged(saved.path.clone(), line));
     }
 
-    /// Shows a notification about a trace, in place of an earlier one about it.
+    /// Shows a notification about a trace.
     fn show_trace(&mut self, path: &Path, summary: &str, text: &str) {
         let mut buttons = Vec::new();
         let mut text = text.to_owned();
@@ -282,27 +289,14 @@ impl Agent<'_> {
         if !can_open {
             text.push_str(&format!("\u{20}See it with: sudo unhitch view {}", path.display()));
         }
-        let earlier = self.shown.iter().position(|shown| shown.path == path);
-        let replaces = earlier.and_then(|at| self.shown.remove(at)).map_or(0, |shown| shown.number);
-        if let Some(number) = self.show(replaces, summary, &text, &buttons) {
-            remember(&mut self.shown, Shown { number, path: path.to_owned() });
-        }
+        self.show(Some(path.to_owned()), summary, text, buttons);
     }
 
-    fn show(
-        &mut self,
-        replaces: u32,
-        summary: &str,
-        text: &str,
-        buttons: &[Button],
-    ) -> Option<u32> {
-        let bus = self.bus.as_ref().filter(|_| self.notify)?;
-        match notification::show(bus, replaces, summary, text, buttons) {
-            Ok(number) => Some(number),
-            Err(error) => {
-                self.warn(format!("no notification: {error}"));
-                None
-            }
+    fn show(&mut self, trace: Option<PathBuf>, summary: &str, text: String, buttons: Vec<Button>) {
+        let Some(notifier) = &self.notifier else { return };
+        let notice = Notice { trace, summary: summary.to_owned(), text, buttons };
+        if let Err(error) = notifier.show(notice) {
+            self.warn(format!("no notification: {error}"));
         }
     }
 
@@ -321,17 +315,17 @@ impl Agent<'_> {
     }
 
     fn react(&mut self, signal: &Message) {
-        let Some(reaction) = notification::reaction(signal) else { return };
-        let of = |number: u32| self.shown.iter().find(|shown| shown.number == number);
+        let (Some(reaction), Some(notifier)) = (notification::reaction(signal), &self.notifier)
+        else {
+            return;
+        };
         match reaction {
-            Reaction::Closed(number) => self.shown.retain(|shown| shown.number != number),
-            Reaction::Pressed(number, button) => {
-                let Some(path) = of(number).map(|shown| shown.path.clone()) else { return };
-                match button {
-                    Button::Open => self.open_page(&path),
-                    Button::Note => self.ask_for_note(path),
-                }
-            }
+            Reaction::Closed(number) => notifier.closed(number),
+            Reaction::Pressed(number, button) => match (notifier.trace(number), button) {
+                (None, _) => {}
+                (Some(trace), Button::Open) => self.open_page(&trace),
+                (Some(trace), Button::Note) => self.ask_for_note(trace),
+            },
         }
     }
 
@@ -363,7 +357,7 @@ impl Agent<'_> {
 /// Keeps what is new, but not for ever.
 fn remember<T>(list: &mut VecDeque<T>, new: T) {
     list.push_back(new);
-    if list.len() > MAX_SHOWN {
+    if list.len() > MAX_TRACES {
         list.pop_front();
     }
 }

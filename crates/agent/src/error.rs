@@ -41,6 +41,12 @@ pub enum Error {
     /// The session's message bus.
     #[error("message bus: {0}")]
     Bus(String),
+    /// The machine's recorder is not for this user.
+    #[error(
+        "recorder: only members of the group unhitch may ask it: sudo usermod -aG unhitch \"$USER\", \
+         then log in again"
+    )]
+    NotMember,
     /// The recorder.
     #[error("recorder: {0}")]
     Recorder(String),

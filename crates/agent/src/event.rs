@@ -46,6 +46,8 @@ pub enum Event {
     Judged(Saved),
     /// The user's note is in this trace.
     Noted(PathBuf),
+    /// A notification could not be shown.
+    NotShown(String),
     Signal(Message),
     /// No more signals will come.
     BusEnded,

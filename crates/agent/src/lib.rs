@@ -23,6 +23,7 @@ mod keysyms;
 mod mark;
 mod note;
 mod notification;
+mod notifier;
 mod open;
 mod options;
 mod ping;
@@ -31,7 +32,7 @@ mod recorder;
 mod session;
 mod window;
 
-pub use agent::{Report, run};
+pub use agent::{Report, run, show_error};
 pub use error::Error;
 pub use hot_key::HotKey;
 pub use mark::{InputMode, KeyClass};

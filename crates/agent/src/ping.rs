@@ -148,7 +148,10 @@ impl Ping {
             found.hang = Some(asked.hang(now, false));
         }
         if is_gone {
+            // Until it answers again, its hang is the one that was reported.
+            let gone = asked.focus.id();
             self.asked = None;
+            self.known.retain(|known| *known != gone);
             display.hear_root(ANSWERS, false)?;
         }
         Ok(found)

@@ -48,11 +48,8 @@ impl Connection {
         let failed = |error: io::Error| Error::Recorder(error.to_string());
         let stream = sockets.iter().find_map(|path| Some((path, UnixStream::connect(path).ok()?)));
         let Some((path, stream)) = stream else {
-            let of_machine = sockets.last().map(UnixStream::connect);
-            return Err(match of_machine {
-                Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    Error::Recorder("only members of the group unhitch may ask it".to_owned())
-                }
+            return Err(match sockets.last() {
+                Some(of_machine) if is_for_members(of_machine) => Error::NotMember,
                 _ => Error::Recorder("none is running (unhitch watch)".to_owned()),
             });
         };
@@ -88,6 +85,14 @@ impl Connection {
         }
         serde_json::from_slice(&line).map_err(|_| io::ErrorKind::InvalidData.into())
     }
+}
+
+/// True if a recorder may be there for the members of a group, to which this user does not belong.
+fn is_for_members(socket: &Path) -> bool {
+    let folder = socket.parent().map(std::fs::metadata);
+    let is_denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    folder.is_some_and(|folder| folder.is_ok_and(|about| about.mode() & 0o050 != 0))
+        && UnixStream::connect(socket).is_err_and(is_denied)
 }
 
 fn lost(error: io::Error) -> Error {
@@ -255,8 +260,14 @@ pub fn add_note(sockets: &[PathBuf], trace: &Path, text: &str) -> Result<(), Err
 /// input it gets.
 pub fn listen(sockets: &[PathBuf], input: InputMode, events: &Sender<Event>) {
     let request = json!({ "subscribe": { "input": input.name() } });
+    let mut refused = false;
     loop {
-        if let Ok(mut connection) = Connection::open(sockets, Duration::ZERO)
+        let connection = Connection::open(sockets, Duration::ZERO);
+        // At once, and not when the hot key is pressed in vain.
+        if matches!(connection, Err(Error::NotMember)) && !std::mem::replace(&mut refused, true) {
+            let _ = events.send(Event::Missing(Error::NotMember.to_string()));
+        }
+        if let Ok(mut connection) = connection
             && connection.send(&request).is_ok()
         {
             while let Ok(line) = connection.receive() {

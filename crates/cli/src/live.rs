@@ -23,7 +23,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     let sockets = control::sockets();
     let path = match request_save(&sockets, Some("unhitch why --live")) {
-        Err(Error::NotWatching { .. }) => look()?,
+        Err(Error::NotWatching { .. }) => look("no `unhitch watch` is running")?,
+        Err(error @ Error::NotMember { .. }) => look(&error.to_string())?,
         saved => saved?,
     };
     note(&visible_path(&path));
@@ -66,9 +67,9 @@ fn request_save(sockets: &[PathBuf], note: Option<&str>) -> Result<PathBuf, Erro
     Ok(answer.path)
 }
 
-/// A trace of the next moment, recorded by this process.
-fn look() -> anyhow::Result<PathBuf> {
-    note(&format!("no `unhitch watch` is running: recording {} s from now on", LOOK.as_secs_f64()));
+/// A trace of the next moment, recorded by this process as no recorder answers.
+fn look(why: &str) -> anyhow::Result<PathBuf> {
+    note(&format!("{why}: recording {} s from now on", LOOK.as_secs_f64()));
     let stop = signals::stop()?;
     let recorded = record(
         &Options::default(),

@@ -119,7 +119,11 @@ fn explain(saved: &Saved, pid: u32) {
             let text = String::from_utf8_lossy(&why.stdout);
             text.trim_end().lines().filter(is_new).for_each(note);
         }
-        Ok(_) => note("note: nothing is known of what the command waited for"),
+        Ok(why) => {
+            let error = String::from_utf8_lossy(&why.stderr);
+            let error = if error.is_empty() { why.status.to_string() } else { error.into_owned() };
+            note(&format!("note: the command's time is not explained: {}", error.trim_end()));
+        }
         Err(error) => note(&format!("note: the command's time is not explained: {error}")),
     }
 }

@@ -84,6 +84,17 @@ pub fn reload() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
+/// Sets the flag also when the terminal is closed, unless `nohup` keeps this program beyond that.
+pub fn stop_with_terminal(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    if ignored.is_none_or(|set| set & 1 << (SIGHUP - 1) == 0) {
+        signal_hook::flag::register(SIGHUP, Arc::clone(stop)).context("cannot handle signals")?;
+    }
+    Ok(())
+}
+
 /// A stream that is readable once any of these signals has come. Flags that are set before they are
 /// registered here are set first.
 pub fn wake() -> anyhow::Result<UnixStream> {

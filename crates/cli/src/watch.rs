@@ -9,6 +9,7 @@ use crate::signals;
 use crate::terminal::{clear, complain, note, print, progress};
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use unhitch_model::units::plural;
 use unhitch_model::{visible, visible_path};
@@ -30,7 +31,14 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
     if let Some(file) = &args.check {
         return check(file);
     }
-    let (stop, save, reload) = (signals::stop()?, signals::save()?, signals::reload()?);
+    let (stop, save) = (signals::stop()?, signals::save()?);
+    let reload = match &args.config {
+        Some(_) => signals::reload()?,
+        None => {
+            signals::stop_with_terminal(&stop)?;
+            Arc::default()
+        }
+    };
     let wake = signals::wake()?;
     signals::force_exit_after_timeout()?;
     let live = std::io::stderr().is_terminal();

@@ -18,7 +18,7 @@ mod socket;
 
 pub use client::{Answer, Client, find, request_save, sockets};
 pub(crate) use peer::{Class, Peer};
-pub(crate) use rates::{Bucket, Rate, Rates};
+pub(crate) use rates::{Bucket, Rate};
 #[cfg(test)]
 pub(crate) use request::KEY_CLASSES;
 pub(crate) use request::{NoteRequest, Request, SaveRequest};

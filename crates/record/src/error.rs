@@ -81,6 +81,16 @@ pub enum Error {
         /// The socket on which it would answer.
         socket: PathBuf,
     },
+    /// A recorder is running, and this user may not ask it.
+    #[error(
+        "the machine's recorder (on {}) answers only members of the group `unhitch`: `sudo usermod \
+         -aG unhitch \"$USER\"`, then log in again",
+        visible_path(socket)
+    )]
+    NotMember {
+        /// Its socket.
+        socket: PathBuf,
+    },
     /// The note does not fit into a request.
     #[error("the note is too long: at most {max_kib} KiB can be sent")]
     NoteTooLong {

@@ -2,7 +2,7 @@
 //!
 //! Off unless the configuration asks for it: then no device is opened. A thread reads what keys,
 //! mouse buttons and wheels report; the kernel keeps all else (the mouse's movements, touches'
-//! places) from it. Marks stay here until a trace is saved: nothing wakes the recorder.
+//! places) from it. Marks stay here until the recorder takes them: nothing wakes it.
 //!
 //! Sources: Documentation/input/event-codes.rst, `include/uapi/linux/input.h`.
 
@@ -27,7 +27,7 @@ use unhitch_model::InputMarks;
 
 /// Where the devices are.
 const FOLDER: &str = "/dev/input";
-/// Maximum number of marks that wait for a trace.
+/// Maximum number of marks that wait for the recorder.
 const MAX_MARKS: usize = 16_384;
 /// Maximum number of devices.
 const MAX_DEVICES: usize = 64;

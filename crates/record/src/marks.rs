@@ -124,6 +124,30 @@ impl Marks {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Forgets what arrived before `begin`.
+    pub(crate) fn forget_before(&mut self, begin: Time) {
+        self.retain(|mark| mark.received_ns >= begin.nanos());
+    }
+
+    /// Forgets what a recorder may not have that takes `input` of agents and `devices` of the
+    /// machine's own devices.
+    pub(crate) fn forget_forbidden(&mut self, input: InputMarks, devices: InputMarks) {
+        let own = std::process::id();
+        self.retain(|mark| allows(if mark.sender == own { devices } else { input }, mark));
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&Mark) -> bool) {
+        self.kept.retain(is_kept);
+        self.of.clear();
+        for mark in &self.kept {
+            *self.of.entry(mark.uid).or_default() += 1;
+        }
+    }
+
     /// The marks inside the window of a trace; older ones are forgotten. The recorder takes `input`,
     /// and its agents say that they send what `sent` has.
     pub(crate) fn of_trace(
@@ -132,10 +156,7 @@ impl Marks {
         input: InputMarks,
         sent: impl Iterator<Item = InputMarks>,
     ) -> MarkFile {
-        let begin = window.start.nanos();
-        while self.kept.front().is_some_and(|mark| mark.received_ns < begin) {
-            self.drop_oldest();
-        }
+        self.forget_before(window.start);
         let inside = |mark: &&Mark| window.contains(Time::from_nanos(mark.time_ns));
         let marks: Vec<Mark> = self.kept.iter().filter(inside).cloned().collect();
         let refused = std::mem::take(&mut self.refused);
@@ -232,5 +253,26 @@ mod tests {
         assert_eq!(marks.of.values().sum::<usize>(), MAX_MARKS);
         let later = Window::new(Time::from_nanos(4_000_000_000), Time::from_nanos(u64::MAX));
         assert!(of_trace(&mut marks, later).marks.is_empty() && marks.of.is_empty());
+    }
+
+    #[test]
+    fn regression_what_no_trace_may_hold_is_forgotten() {
+        use InputMarks::{Full, Off, Private};
+        let input = |mode: &str| Mark { kind: "key".into(), mode: Some(mode.into()), ..note(1) };
+        let mut marks = Marks::default();
+        marks.add(sender(7, 1), vec![note(1), input("private"), input("full")], Full, 99);
+        marks.add_own(vec![input("private"), input("full")]);
+        let mut left = |input, devices| {
+            marks.forget_forbidden(input, devices);
+            assert_eq!(marks.of.values().sum::<usize>(), marks.kept.len());
+            marks.kept.len()
+        };
+        let settings =
+            [(Full, Full), (Full, Private), (Private, Private), (Private, Off), (Off, Off)];
+        assert_eq!(settings.map(|(input, devices)| left(input, devices)), [5, 4, 3, 2, 1]);
+        marks.forget_before(Time::from_nanos(1_000_000_000));
+        assert_eq!(marks.kept.len(), 1);
+        marks.forget_before(Time::from_nanos(1_000_000_001));
+        assert!(marks.is_empty() && marks.of.is_empty());
     }
 }

@@ -360,9 +360,11 @@ pub fn local_time(unix_seconds: i64) -> [i32; 6] {
 /// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskSpace {
-    /// How many may still be written.
+    /// How many we may still write.
     pub free: u64,
-    /// How many there are.
+    /// How many all users may still write: without what is reserved for root.
+    pub free_for_all: u64,
+    /// How many there are for all users, used or not.
     pub total: u64,
 }
 
@@ -378,8 +380,13 @@ pub fn disk_space(folder: &Path) -> io::Result<Option<DiskSpace>> {
     };
     // Reserved blocks are reserved for root.
     let free = if effective_uid() == 0 { stat.f_bfree } else { stat.f_bavail };
+    let reserved = stat.f_bfree.saturating_sub(stat.f_bavail);
     let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize as u64);
-    let space = DiskSpace { free: bytes(free as u64), total: bytes(stat.f_blocks as u64) };
+    let space = DiskSpace {
+        free: bytes(free as u64),
+        free_for_all: bytes(stat.f_bavail as u64),
+        total: bytes(stat.f_blocks.saturating_sub(reserved) as u64),
+    };
     Ok((stat.f_blocks > 0).then_some(space))
 }
 

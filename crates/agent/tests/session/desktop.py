@@ -2,7 +2,7 @@
 
 Prints each call as a line of JSON, with the time (CLOCK_MONOTONIC). Commands on standard input:
 `press NUMBER KEY` presses a button of a notification, `activate` the shortcut that was bound. After
-`refuse`, no shortcut is bound.
+`refuse`, no shortcut is bound; after `hang`, no notification is answered.
 """
 import json
 import sys
@@ -30,6 +30,7 @@ PORTAL = "/org/freedesktop/portal/desktop"
 SESSION = PORTAL + "/session/1/unhitch"
 numbers = 0
 refuses = False
+hangs = False
 
 
 def say(**what):
@@ -51,7 +52,8 @@ def called(connection, _sender, _path, _interface, method, parameters, invocatio
             numbers += 1
         number = replaces or numbers
         say(number=number, summary=summary, body=body, actions=actions)
-        invocation.return_value(GLib.Variant("(u)", (number,)))
+        if not hangs:
+            invocation.return_value(GLib.Variant("(u)", (number,)))
         return
     request = PORTAL + "/request/1/" + method
     if method == "CreateSession":
@@ -66,7 +68,7 @@ def called(connection, _sender, _path, _interface, method, parameters, invocatio
 
 
 def command(_channel, condition):
-    global refuses
+    global refuses, hangs
     line = sys.stdin.readline()
     if not line:
         loop.quit()
@@ -78,6 +80,8 @@ def command(_channel, condition):
             GLib.Variant("(us)", (int(words[1]), words[2])))
     elif words[0] == "refuse":
         refuses = True
+    elif words[0] == "hang":
+        hangs = True
     else:
         bus.emit_signal(
             None, PORTAL, SHORTCUTS, "Activated",

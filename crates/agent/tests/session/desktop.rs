@@ -132,8 +132,14 @@ impl Desktop {
 
     /// The first notification whose text holds these words.
     pub fn notification(&self, words: &str) -> Value {
+        self.notification_since(0, words)
+    }
+
+    /// The first one since this time, nanoseconds.
+    pub fn notification_since(&self, from_ns: u64, words: &str) -> Value {
         let has = |shown: &Value| {
-            ["summary", "body"].iter().any(|field| shown[field].as_str().unwrap().contains(words))
+            let mut texts = ["summary", "body"].iter().map(|field| shown[field].as_str().unwrap());
+            shown["time_ns"].as_u64() >= Some(from_ns) && texts.any(|text| text.contains(words))
         };
         until(&format!("a notification of {words:?}"), || {
             self.notifications().into_iter().find(has)

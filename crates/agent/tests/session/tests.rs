@@ -28,6 +28,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("on_wayland_the_agent_ends_with_the_bus", bus_ends),
     ("a_portal_that_refuses_the_hot_key_is_told", portal_refuses),
     ("a_slow_verdict_delays_no_other_save", slow_verdict),
+    ("regression_a_desktop_that_shows_no_notification_delays_no_save", desktop_hangs),
 ];
 
 const NO_PINGS: &str = "not_answering_ms = 0\n";
@@ -478,6 +479,24 @@ fn slow_verdict() -> Result<(), Missing> {
     press_hot_key(&desktop);
     until("a second save", || (desktop.recorder.saves().len() == 2).then_some(()));
     agent.line("saved: ");
+    Ok(())
+}
+
+/// When the desktop hangs, the hot key is pressed, and again.
+fn desktop_hangs() -> Result<(), Missing> {
+    let mut desktop = Session::start()?;
+    let agent = desktop.agent(NO_PINGS);
+    let _window = desktop.xterm();
+    desktop.services.tell("hang");
+    press_hot_key(&desktop);
+    desktop.notification("The answer will follow.");
+    std::thread::sleep(Duration::from_millis(1100));
+    press_hot_key(&desktop);
+    until("a second save", || (desktop.recorder.saves().len() == 2).then_some(()));
+    let lines = agent.lines();
+    let has_given_up = lines.iter().any(|line| line.contains("no notification"));
+    assert!(!has_given_up, "the save waited for the desktop: {lines:?}");
+    agent.line("warning: no notification: message bus: no answer");
     Ok(())
 }
 

@@ -46,7 +46,7 @@ pub(crate) type WatchWords = [u64; 8];
 const WATCHED_BYTES: usize = 24;
 
 /// Something that was as long as a watch asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seen {
     /// The number of the watch.
     pub(crate) watch: usize,
@@ -57,7 +57,8 @@ pub(crate) struct Seen {
     pub(crate) to: u64,
     /// How often this watch has seen something since it last told of it.
     pub(crate) held: u64,
-    set: u32,
+    /// Of which set of watches it is.
+    pub(crate) set: u32,
 }
 
 /// `struct hit`: its length.

@@ -5,6 +5,7 @@ use super::peer::is_owner;
 use super::socket::{MAX_LINE_LEN, REQUEST_TIMEOUT, SOCKET, check_owner, connect, foreign_user};
 use crate::error::Error;
 use crate::sys;
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, Write};
@@ -126,13 +127,16 @@ pub fn sockets() -> Vec<PathBuf> {
 /// The first of `sockets` where a recorder answers.
 ///
 /// # Errors
-/// When there is none, as the first one says.
+/// When there is none, as the first one says; when only members of a group may ask it.
 pub fn find(sockets: &[PathBuf]) -> Result<PathBuf, Error> {
     let mut first = None;
     for path in sockets {
         match Client::connect(path) {
             Ok(_) => return Ok(path.clone()),
             Err(error @ Error::NotWatching { .. }) => _ = first.get_or_insert(error),
+            Err(error) if is_for_members(&error, path) => {
+                return Err(Error::NotMember { socket: path.clone() });
+            }
             // The machine's recorder is not for this user, who has none.
             Err(error) if first.is_some() && is_denied(&error) => {}
             Err(error) => return Err(error),
@@ -156,6 +160,14 @@ fn file_error(action: &'static str, path: &Path, source: io::Error) -> Error {
 
 fn is_denied(error: &Error) -> bool {
     matches!(error, Error::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// True if a recorder may be there for the members of a group, to which this user does not belong.
+fn is_for_members(error: &Error, socket: &Path) -> bool {
+    let is_locked = matches!(error, Error::File { source, .. }
+        if source.raw_os_error() == Some(Errno::ACCESS.raw_os_error()));
+    let folder = socket.parent().map(fs::metadata);
+    is_locked && folder.is_some_and(|folder| folder.is_ok_and(|about| about.mode() & 0o050 != 0))
 }
 
 fn is_missing(error: &io::Error) -> bool {

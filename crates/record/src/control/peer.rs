@@ -22,6 +22,13 @@ pub(crate) struct Peer {
     pub(crate) class: Class,
 }
 
+impl Peer {
+    /// The user, if that is another than the owner.
+    pub(crate) fn member(self) -> Option<u32> {
+        (self.class == Class::Group).then_some(self.uid)
+    }
+}
+
 /// True if this user may do everything: we ourselves, or root, who may do anything anyway.
 pub(super) fn is_owner(uid: u32) -> bool {
     uid == 0 || uid == sys::effective_uid()

@@ -3,6 +3,7 @@
 
 use super::line::Lines;
 use super::peer::{Class, Peer, peer};
+use super::rates::{Rate, Rates};
 use super::request::{self, Request};
 use super::socket::{MAX_LINE_LEN, REQUEST_TIMEOUT, SOCKET, connect, has_ended, own_folder};
 use crate::error::Error;
@@ -10,10 +11,11 @@ use crate::sys;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use unhitch_model::InputMarks;
 
 /// Maximum number of clients at a time. Beyond this, the oldest of the user with the most is
@@ -41,6 +43,8 @@ pub(crate) struct Server {
     listener: UnixListener,
     path: PathBuf,
     group: Option<u32>,
+    /// How often users may ask. Requests are counted here, what they ask for is for the recorder.
+    pub(crate) rates: Rates,
     /// Oldest first.
     clients: Vec<Client>,
     next: u64,
@@ -52,6 +56,8 @@ struct Client {
     socket: UnixStream,
     lines: Lines,
     state: State,
+    /// Its user asked too often: nothing is read before.
+    rests_until: Option<Instant>,
     /// Which marks of input it sends, as it says.
     input: Option<InputMarks>,
 }
@@ -91,7 +97,8 @@ impl Server {
             Ok(_) => return Err(Error::AlreadyWatching { socket: path }),
         }
         let listener = listen(&path, group).map_err(failed("listen on"))?;
-        Ok(Self { listener, path, group, clients: Vec::new(), next: 0 })
+        let rates = Rates::new(Instant::now());
+        Ok(Self { listener, path, group, rates, clients: Vec::new(), next: 0 })
     }
 
     /// The path of the socket.
@@ -101,9 +108,16 @@ impl Server {
 
     /// The descriptors to poll: when one is ready, call [`Server::accept`].
     pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        let clients = self.clients.iter().filter(|client| client.state != State::Busy);
+        let is_read =
+            |client: &&Client| client.state != State::Busy && client.rests_until.is_none();
+        let clients = self.clients.iter().filter(is_read);
         let clients = clients.map(|client| client.socket.as_fd());
         std::iter::once(self.listener.as_fd()).chain(clients).collect()
+    }
+
+    /// When to call [`Server::accept`] even if no descriptor is ready.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.clients.iter().filter_map(|client| client.rests_until).min()
     }
 
     /// The requests that are complete, at most one of each client. Must also be called now and then
@@ -190,12 +204,25 @@ impl Server {
         let id = ClientId(self.next);
         self.next += 1;
         let lines = Lines::new(MAX_LINE_LEN, REQUEST_TIMEOUT);
-        Some(Client { id, peer, socket, lines, state: State::Reading, input: None })
+        let (state, rests_until) = (State::Reading, None);
+        Some(Client { id, peer, socket, lines, state, rests_until, input: None })
     }
 
     /// The client's request, if it is complete. The client is kept unless it has failed.
     fn read_from(&mut self, mut client: Client) -> Option<Incoming> {
-        if client.state == State::Busy {
+        if client.state == State::Subscribed {
+            // It has nothing to say: one that spoke would wake us as often as it likes.
+            if is_silent(&mut client.socket) {
+                self.keep(client);
+            }
+            return None;
+        }
+        let now = Instant::now();
+        if client.state == State::Reading {
+            let wait = self.rates.wait(client.peer, Rate::Requests, now);
+            client.rests_until = wait.map(|wait| now + wait);
+        }
+        if client.state == State::Busy || client.rests_until.is_some() {
             self.keep(client);
             return None;
         }
@@ -204,10 +231,8 @@ impl Server {
             self.keep(client);
             return None;
         };
-        if client.state == State::Subscribed {
-            self.keep(client);
-            return None;
-        }
+        // There is a token, as it did not have to wait.
+        let _ = self.rates.take(client.peer, Rate::Requests, now);
         match request::parse(&line) {
             Ok(request) => {
                 let incoming = Incoming { client: client.id, peer: client.peer, request };
@@ -270,6 +295,11 @@ fn listen(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
     }
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
+}
+
+/// True if a client is connected and sends nothing.
+fn is_silent(socket: &mut UnixStream) -> bool {
+    socket.read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Sends a line. False if it did not fit into the socket's buffer, or the client has left.

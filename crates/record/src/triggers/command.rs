@@ -1,15 +1,17 @@
 //! A command that is run again and again until it succeeds.
 
-use super::hit::{Hit, Stop};
+use super::hit::{Hit, Stop, Trouble};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A command that runs for longer is killed.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// What a shell ends with if it cannot start a command.
+const NOT_STARTED: [i32; 2] = [126, 127];
 /// How often to look whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// Maximum length of the first line of its output that is used, bytes.
@@ -20,10 +22,13 @@ pub(super) fn source(
     every: Duration,
     stop: Arc<Stop>,
     report: impl Fn(Hit) + Send + 'static,
+    mut trouble: Trouble,
 ) -> Box<dyn FnOnce() + Send> {
     Box::new(move || {
         while !stop.sleep(every) {
-            if let Some(output) = run(&command, &stop) {
+            let output = run(&command, &stop);
+            trouble.tell(output.as_ref().err().cloned());
+            if let Ok(Some(output)) = output {
                 let said = if output.is_empty() { String::new() } else { format!(": {output}") };
                 let text = format!("{command} succeeded{said}");
                 report(Hit { text, ..Hit::default() });
@@ -32,8 +37,9 @@ pub(super) fn source(
     })
 }
 
-/// Runs the command once. Returns the first line of its output if it succeeded.
-fn run(command: &str, stop: &Stop) -> Option<String> {
+/// Runs the command once. Returns the first line of its output if it succeeded; an error if it
+/// could neither succeed nor fail.
+fn run(command: &str, stop: &Stop) -> Result<Option<String>, String> {
     let mut child = Command::new("/bin/sh")
         .args(["-c", command])
         .stdin(Stdio::null())
@@ -42,14 +48,17 @@ fn run(command: &str, stop: &Stop) -> Option<String> {
         // So that what the shell starts can be killed with it.
         .process_group(0)
         .spawn()
-        .ok()?;
-    let out = child.stdout.take()?;
+        .map_err(|error| format!("/bin/sh: {error}"))?;
+    let out = child.stdout.take().ok_or("no pipe")?;
     // A thread, because what the command starts may keep the pipe open.
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(first_line(out)));
-    let success = ends(&mut child, stop)?;
+    let Some(status) = ends(&mut child, stop)? else { return Ok(None) };
+    if let Some(code) = status.code().filter(|code| NOT_STARTED.contains(code)) {
+        return Err(format!("its shell cannot start a command (exit status {code})"));
+    }
     let output = receiver.recv_timeout(LOOK * 5).unwrap_or_default();
-    success.then_some(output)
+    Ok(status.success().then_some(output))
 }
 
 fn first_line(mut out: impl Read) -> String {
@@ -60,20 +69,22 @@ fn first_line(mut out: impl Read) -> String {
     String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// Whether the command succeeded; `None` if it was killed.
-fn ends(child: &mut Child, stop: &Stop) -> Option<bool> {
+/// How the command ended; `None` if it was killed because the recorder stops.
+fn ends(child: &mut Child, stop: &Stop) -> Result<Option<ExitStatus>, String> {
     let begun = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().ok()? {
-            return Some(status.success());
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            return Ok(Some(status));
         }
-        if begun.elapsed() > TIMEOUT || stop.sleep(LOOK) {
+        let took_too_long = begun.elapsed() > TIMEOUT;
+        if took_too_long || stop.sleep(LOOK) {
             // The shell has not been waited for: its id is still its own.
             if let Some(group) = Pid::from_raw(child.id() as i32) {
                 let _ = kill_process_group(group, Signal::KILL);
             }
             let _ = child.wait();
-            return None;
+            let why = || format!("it ran for more than {} s and was killed", TIMEOUT.as_secs());
+            return if took_too_long { Err(why()) } else { Ok(None) };
         }
     }
 }
@@ -91,12 +102,13 @@ mod tests {
             }
             stop
         };
-        assert_eq!(run("echo load is 9; echo more", &stop(false)).as_deref(), Some("load is 9"));
-        assert_eq!(run("exit 1", &stop(false)), None);
-        assert_eq!(run("no-such-command-at-all", &stop(false)), None);
-        assert_eq!(run("sleep 1000", &stop(true)), None);
+        let said = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(run("echo load is 9; echo more", &stop(false)), said("load is 9"));
+        assert_eq!(run("exit 1", &stop(false)), Ok(None));
+        assert!(run("no-such-command-at-all", &stop(false)).is_err());
+        assert_eq!(run("sleep 1000", &stop(true)), Ok(None));
         // More output than a pipe holds.
-        assert_eq!(run("yes | head -c 300000", &stop(false)).as_deref(), Some("y"));
+        assert_eq!(run("yes | head -c 300000", &stop(false)), said("y"));
     }
 
     #[test]
@@ -117,7 +129,7 @@ mod tests {
                 stop.set();
                 pid
             });
-            assert_eq!(run(&command, &stop), None);
+            assert_eq!(run(&command, &stop), Ok(None));
             started.join().unwrap()
         });
         // It is gone, or waits for its new parent to ask how it ended.

@@ -49,6 +49,36 @@ impl Reporter {
     }
 }
 
+/// Tells the recorder why some triggers do not work, and when they do again.
+pub(super) struct Trouble {
+    triggers: Vec<usize>,
+    sender: Sender<(usize, Option<String>)>,
+    reporter: Reporter,
+    told: Option<String>,
+}
+
+impl Trouble {
+    pub(super) fn new(
+        triggers: Vec<usize>,
+        sender: Sender<(usize, Option<String>)>,
+        reporter: Reporter,
+    ) -> Self {
+        Self { triggers, sender, reporter, told: None }
+    }
+
+    /// Tells why they do not work now, `None` if they do, unless that was told already.
+    pub(super) fn tell(&mut self, reason: Option<String>) {
+        if reason == self.told {
+            return;
+        }
+        for trigger in &self.triggers {
+            let _ = self.sender.send((*trigger, reason.clone()));
+        }
+        self.told = reason;
+        self.reporter.wake();
+    }
+}
+
 /// Tells the threads of triggers to end.
 #[derive(Default)]
 pub(super) struct Stop {

@@ -2,7 +2,7 @@
 //! (Documentation/accounting/psi.rst).
 
 use super::group;
-use super::hit::Hit;
+use super::hit::{Hit, Trouble};
 use super::what::Pressure;
 use crate::sys;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -50,6 +50,10 @@ impl Pressure {
                 Some(libc::EINVAL) => {
                     "; without CAP_SYS_RESOURCE the window must be a multiple of 2s"
                 }
+                Some(libc::EPERM) => {
+                    "; before Linux 6.4 the recorder needs CAP_SYS_RESOURCE for it, since then only \
+                     for windows that are no multiple of 2s"
+                }
                 Some(libc::ENOENT | libc::EOPNOTSUPP) => {
                     "; the kernel needs psi=1 on its command line"
                 }
@@ -67,6 +71,7 @@ pub(super) fn source(
     pressure: &Pressure,
     ended: UnixStream,
     report: impl Fn(Hit) + Send + 'static,
+    mut trouble: Trouble,
 ) -> Result<Box<dyn FnOnce() + Send>, String> {
     let (file, pressure) = (pressure.open()?, pressure.clone());
     Ok(Box::new(move || {
@@ -75,8 +80,9 @@ pub(super) fn source(
             match poll(&mut fds, None) {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => return,
+                Err(error) => return trouble.tell(Some(format!("it ended: {error}"))),
             }
+            // An error: the control group is gone, as `Sources::follow_groups` will say.
             if !fds[1].revents().is_empty() || fds[0].revents().contains(PollFlags::ERR) {
                 return;
             }

@@ -1,8 +1,9 @@
 //! Which hits of triggers become traces: each trigger has a minimum interval, and all of them share
-//! a bucket. What is held back is counted for the next trace.
+//! a bucket. Members of the group have another one, as they could otherwise spend what the triggers
+//! may save. What is held back is counted for the next trace.
 
 use super::config::Limits;
-use crate::control::Bucket;
+use crate::control::{Bucket, Class};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,9 +15,13 @@ const OTHERS: &str = "other clients";
 
 /// Holds back hits that come too fast.
 pub(super) struct Gate {
+    /// Of our own triggers and the owner's clients.
     bucket: Bucket,
+    /// Of all other clients.
+    group_bucket: Bucket,
     /// The names of our own triggers, which no client's take the place of.
     own: FxHashSet<String>,
+    /// When each name passed last.
     saved: FxHashMap<String, Instant>,
     suppressed: BTreeMap<(String, &'static str), u64>,
     counts: FxHashMap<String, Counts>,
@@ -45,6 +50,7 @@ impl Gate {
     pub(super) fn new(limits: Limits, own: FxHashSet<String>, now: Instant) -> Self {
         Self {
             bucket: bucket(limits, now),
+            group_bucket: bucket(limits, now),
             own,
             saved: FxHashMap::default(),
             suppressed: BTreeMap::new(),
@@ -54,7 +60,9 @@ impl Gate {
 
     /// Sets other limits; what was counted stays, and a spent bucket is not filled.
     pub(super) fn set_limits(&mut self, limits: Limits, now: Instant) {
-        self.bucket = bucket(limits, now).with_tokens_of(&mut self.bucket, now);
+        for old in [&mut self.bucket, &mut self.group_bucket] {
+            *old = bucket(limits, now).with_tokens_of(old, now);
+        }
     }
 
     /// Sets the names of our own triggers.
@@ -68,16 +76,16 @@ impl Gate {
         if is_known || self.counts.len() < MAX_NAMES + self.own.len() { name } else { OTHERS }
     }
 
-    /// Asks whether a hit of `name` may be saved. If not, it is counted.
+    /// Asks whether a hit of `name`, of somebody of this class, may be saved. If not, it is counted.
     pub(super) fn pass(
         &mut self,
         name: &str,
+        class: Class,
         min_interval: Duration,
         is_busy: bool,
         now: Instant,
     ) -> Result<(), (&'static str, Duration)> {
-        let name = self.counted(name);
-        self.counts.entry(name.to_owned()).or_default().fired += 1;
+        self.counts.entry(self.counted(name).to_owned()).or_default().fired += 1;
         let left = self
             .saved
             .get(name)
@@ -85,7 +93,13 @@ impl Gate {
         let refused = match left.filter(|left| !left.is_zero()) {
             Some(left) => Some((reason::INTERVAL, left)),
             None if is_busy => Some((reason::BUSY, Duration::ZERO)),
-            None => self.bucket.take(now).err().map(|wait| (reason::BUCKET, wait)),
+            None => {
+                let bucket = match class {
+                    Class::Owner => &mut self.bucket,
+                    Class::Group => &mut self.group_bucket,
+                };
+                bucket.take(now).err().map(|wait| (reason::BUCKET, wait))
+            }
         };
         match refused {
             Some((reason, wait)) => {
@@ -93,10 +107,21 @@ impl Gate {
                 Err((reason, wait))
             }
             None => {
-                self.saved.insert(name.to_owned(), now);
+                self.note_passed(name, now);
                 Ok(())
             }
         }
+    }
+
+    /// Notes when a name passed. There are as few of them as the buckets let through; of too many,
+    /// the oldest is forgotten, but none of our own triggers.
+    fn note_passed(&mut self, name: &str, now: Instant) {
+        if self.saved.len() >= MAX_NAMES + self.own.len() && !self.saved.contains_key(name) {
+            let others = self.saved.iter().filter(|(name, _)| !self.own.contains(*name));
+            let oldest = others.min_by_key(|(_, last)| **last).map(|(name, _)| name.clone());
+            oldest.map(|name| self.saved.remove(&name));
+        }
+        self.saved.insert(name.to_owned(), now);
     }
 
     /// Counts hits that were not saved.
@@ -166,7 +191,9 @@ mod tests {
         for hit in 0..1000_u64 {
             let now = begin + Duration::from_millis(hit * 60);
             let name = ["a", "b"][hit as usize % 2];
-            saved += u64::from(gate.pass(name, Duration::from_secs(5), false, now).is_ok());
+            saved += u64::from(
+                gate.pass(name, Class::Owner, Duration::from_secs(5), false, now).is_ok(),
+            );
         }
         assert_eq!(saved, 3);
         let counted: u64 = gate.suppressed().iter().map(|hits| hits.times).sum();
@@ -176,10 +203,17 @@ mod tests {
         assert!(gate.suppressed().is_empty());
         // Ten in an hour: one every six minutes.
         let later = begin + Duration::from_secs(60 + 361);
-        assert!(gate.pass("a", Duration::ZERO, false, later).is_ok());
-        assert_eq!(gate.pass("b", Duration::ZERO, false, later).unwrap_err().0, reason::BUCKET);
-        assert_eq!(gate.pass("b", Duration::ZERO, true, later).unwrap_err().0, reason::BUSY);
-        let (why, wait) = gate.pass("a", Duration::from_secs(60), false, later).unwrap_err();
+        assert!(gate.pass("a", Class::Owner, Duration::ZERO, false, later).is_ok());
+        assert_eq!(
+            gate.pass("b", Class::Owner, Duration::ZERO, false, later).unwrap_err().0,
+            reason::BUCKET
+        );
+        assert_eq!(
+            gate.pass("b", Class::Owner, Duration::ZERO, true, later).unwrap_err().0,
+            reason::BUSY
+        );
+        let (why, wait) =
+            gate.pass("a", Class::Owner, Duration::from_secs(60), false, later).unwrap_err();
         assert_eq!((why, wait), (reason::INTERVAL, Duration::from_secs(60)));
     }
 
@@ -187,16 +221,19 @@ mod tests {
     fn other_limits_do_not_fill_the_bucket() {
         let now = Instant::now();
         let mut gate = gate(Limits { per_hour: 10, burst: 1, ..Limits::default() }, now);
-        assert!(gate.pass("a", Duration::ZERO, false, now).is_ok());
+        assert!(gate.pass("a", Class::Owner, Duration::ZERO, false, now).is_ok());
         gate.set_limits(Limits { per_hour: 60, burst: 5, ..Limits::default() }, now);
-        assert_eq!(gate.pass("a", Duration::ZERO, false, now).unwrap_err().0, reason::BUCKET);
+        assert_eq!(
+            gate.pass("a", Class::Owner, Duration::ZERO, false, now).unwrap_err().0,
+            reason::BUCKET
+        );
         let later = now + Duration::from_secs(61);
-        assert!(gate.pass("a", Duration::ZERO, false, later).is_ok());
+        assert!(gate.pass("a", Class::Owner, Duration::ZERO, false, later).is_ok());
         gate.set_limits(Limits { per_hour: 60, burst: 2, ..Limits::default() }, later);
         let much_later = later + Duration::from_secs(3600);
         gate.set_limits(Limits { per_hour: 60, burst: 1, ..Limits::default() }, much_later);
-        assert!(gate.pass("a", Duration::ZERO, false, much_later).is_ok());
-        assert!(gate.pass("a", Duration::ZERO, false, much_later).is_err());
+        assert!(gate.pass("a", Class::Owner, Duration::ZERO, false, much_later).is_ok());
+        assert!(gate.pass("a", Class::Owner, Duration::ZERO, false, much_later).is_err());
     }
 
     #[test]
@@ -204,15 +241,15 @@ mod tests {
         let now = Instant::now();
         let mut gate = gate(Limits { per_hour: 0, ..Limits::default() }, now);
         let later = now + Duration::from_secs(99_999);
-        assert!(gate.pass("a", Duration::ZERO, false, later).is_err());
+        assert!(gate.pass("a", Class::Owner, Duration::ZERO, false, later).is_err());
         // Names from clients cannot fill the memory, nor take the place of our own.
         for name in 0..9999 {
-            let _ = gate.pass(&name.to_string(), Duration::ZERO, false, now);
+            let _ = gate.pass(&name.to_string(), Class::Group, Duration::ZERO, false, now);
             gate.suppress(&name.to_string(), reason::USER, 1);
         }
         assert!(gate.counts.len() <= MAX_NAMES + 2 && gate.suppressed.len() <= 2 * MAX_NAMES + 4);
         gate.set_own(FxHashSet::from_iter(["b".to_owned()]));
-        assert!(gate.pass("b", Duration::ZERO, false, now).is_err());
+        assert!(gate.pass("b", Class::Owner, Duration::ZERO, false, now).is_err());
         assert_eq!(gate.counts("b").suppressed, 1);
         let told = gate.suppressed();
         let of = |name: &str| -> u64 {
@@ -220,5 +257,36 @@ mod tests {
         };
         assert_eq!((of("b"), of("a")), (1, 1));
         assert!(of(OTHERS) > 9000);
+    }
+
+    #[test]
+    fn regression_members_of_the_group_cannot_spend_what_the_triggers_may_save() {
+        let now = Instant::now();
+        let mut gate = gate(Limits { per_hour: 10, burst: 3, ..Limits::default() }, now);
+        let mut passes = |name: &str, class| {
+            gate.pass(name, class, Duration::from_secs(60), false, now).map_err(|why| why.0)
+        };
+        let saved = (0..9999).filter(|uid| passes(&uid.to_string(), Class::Group).is_ok());
+        assert_eq!(saved.count(), 3);
+        assert_eq!(passes("a", Class::Owner), Ok(()));
+        assert_eq!(passes("a", Class::Owner), Err(reason::INTERVAL));
+    }
+
+    #[test]
+    fn regression_invented_names_do_not_share_an_interval_with_others() {
+        let now = Instant::now();
+        let limits = Limits { per_hour: 3600, burst: 2000, ..Limits::default() };
+        let mut gate = gate(limits, now);
+        let interval = Duration::from_secs(60);
+        assert!(gate.pass("a", Class::Owner, interval, false, now).is_ok());
+        for name in 0..1000 {
+            let passed = gate.pass(&name.to_string(), Class::Group, interval, false, now);
+            assert_eq!(passed, Ok(()));
+        }
+        let passed = gate.pass("another agent", Class::Group, interval, false, now);
+        assert_eq!(passed, Ok(()));
+        let why = gate.pass("another agent", Class::Group, interval, false, now).unwrap_err().0;
+        assert_eq!((why, gate.saved.len()), (reason::INTERVAL, MAX_NAMES + 1));
+        assert!(gate.pass("a", Class::Owner, interval, false, now).is_err());
     }
 }

@@ -8,6 +8,7 @@
 mod config;
 mod events;
 mod gate;
+mod in_work;
 mod notify;
 mod recovery;
 mod requests;

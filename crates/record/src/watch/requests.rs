@@ -13,14 +13,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use unhitch_formats::container::{Mark, SaveFile, TriggerFacts};
 
+/// What agents and programs call the triggers of their saves. Each has an interval of its own; all
+/// that clients invent share one.
+const KNOWN_KINDS: [&str; 4] = ["hot_key", "not_answering", "log_line", "program"];
+
 impl Service<'_> {
     pub(super) fn answer(&mut self, incoming: Incoming) {
         let Incoming { client, peer, request } = incoming;
         let is_owner = peer.class == Class::Owner;
-        let is_other = !matches!(request, Request::Save(_) | Request::Marks(..));
-        if let Some(wait) = is_other.then(|| self.too_fast(peer, Rate::Others)).flatten() {
-            return self.server.answer(client, &slow_down("too many requests", Some(wait)));
-        }
         let answer = match request {
             Request::Save(save) => match self.wanted_by(client, peer, save) {
                 Ok(wanted) => return self.wanted.push(wanted),
@@ -42,14 +42,6 @@ impl Service<'_> {
         self.server.answer(client, &answer);
     }
 
-    /// How long a user must wait; `None` if it may go on. The owner always may.
-    fn too_fast(&mut self, peer: Peer, rate: Rate) -> Option<Duration> {
-        if peer.class == Class::Owner {
-            return None;
-        }
-        self.rates.take(peer.uid, rate, Instant::now()).err()
-    }
-
     fn wanted_by(
         &mut self,
         client: ClientId,
@@ -57,14 +49,13 @@ impl Service<'_> {
         save: SaveRequest,
     ) -> Result<Wanted, Value> {
         let now = Instant::now();
-        let kind = save.trigger.as_ref().map_or("client", |trigger| trigger.kind.as_str());
-        let key = format!("{kind} of uid {}", peer.uid);
-        if let Some(wait) = self.too_fast(peer, Rate::Saves) {
+        let key = interval_key(peer, &save);
+        if let Err(wait) = self.server.rates.take(peer, Rate::Saves, now) {
             // Whoever asks by hand is told, and need not be told again by the next trace.
             if !save.by_hand {
                 self.gate.suppress(&key, reason::USER, 1);
             }
-            let mut answer = slow_down("too many saves", Some(wait));
+            let mut answer = slow_down("too many saves", wait);
             answer["suppressed"] = json!(true);
             return Err(answer);
         }
@@ -72,9 +63,9 @@ impl Service<'_> {
         if !save.by_hand {
             after = self.config.limits.delay;
             let interval = self.config.limits.min_interval;
-            let busy = self.is_busy();
-            if let Err((why, wait)) = self.gate.pass(&key, interval, busy, now) {
-                let mut answer = slow_down(why, Some(wait));
+            let busy = self.is_busy_for(peer.member());
+            if let Err((why, wait)) = self.gate.pass(&key, peer.class, interval, busy, now) {
+                let mut answer = slow_down(why, wait);
                 answer["suppressed"] = json!(true);
                 return Err(answer);
             }
@@ -87,6 +78,7 @@ impl Service<'_> {
             key,
             client: Some(client),
             uid: Some(peer.uid),
+            member: peer.member(),
             wants_verdict: save.verdict,
         })
     }
@@ -99,8 +91,8 @@ impl Service<'_> {
         if !self.asked.iter().any(|(path, uid)| *path == note.path && may(*uid)) {
             return Err(json!({ "error": "this recorder made no such trace for you" }));
         }
-        if let Some(wait) = self.too_fast(peer, Rate::Saves) {
-            return Err(slow_down("too many notes", Some(wait)));
+        if let Err(wait) = self.server.rates.take(peer, Rate::Saves, Instant::now()) {
+            return Err(slow_down("too many notes", wait));
         }
         match self.give(Task::Note(client, note)) {
             true => Ok(()),
@@ -116,10 +108,7 @@ impl Service<'_> {
         reason: Option<String>,
     ) -> Value {
         let is_owner = peer.class == Class::Owner;
-        let limit = match is_owner {
-            true => usize::MAX,
-            false => self.rates.marks(peer.uid, marks.len(), Instant::now()),
-        };
+        let limit = self.server.rates.marks(peer, marks.len(), Instant::now());
         let now = sys::monotonic_now();
         let sender = Sender { uid: peer.uid, pid: peer.pid, is_owner, now };
         let result = self.marks.add(sender, marks, self.config.input, limit);
@@ -143,23 +132,24 @@ impl Service<'_> {
         }
     }
 
-    /// What a class may see of a verdict.
-    fn may_read(&self, class: Class) -> bool {
-        class == Class::Owner || self.config.group_reads != GroupReads::Nothing
+    /// Whether the client may see what names programs: verdicts and warnings.
+    pub(super) fn may_read(&self, client: ClientId) -> bool {
+        let class = self.server.class_of(client);
+        class.is_some_and(|class| may_read(class, self.config.group_reads))
     }
 
     /// A verdict as the client may see it.
     pub(super) fn verdict_for(&self, client: ClientId, verdict: &Value) -> Value {
-        match self.server.class_of(client) {
-            Some(class) if self.may_read(class) => verdict.clone(),
-            _ => json!({ "error": "access.group_reads of this recorder is \"nothing\"" }),
+        match self.may_read(client) {
+            true => verdict.clone(),
+            false => json!({ "error": "access.group_reads of this recorder is \"nothing\"" }),
         }
     }
 
     pub(super) fn publish_saved(&mut self, saved: &Saved, save: &SaveFile) {
         let (path, reads) = (saved.path.to_string_lossy().into_owned(), self.config.group_reads);
         self.server.publish(|class| {
-            let open = class == Class::Owner || reads != GroupReads::Nothing;
+            let open = may_read(class, reads);
             json!({ "saved": {
                 "path": path, "by_hand": save.by_hand, "trigger": trigger(save, open),
             }})
@@ -169,7 +159,7 @@ impl Service<'_> {
     pub(super) fn publish_judged(&mut self, path: &Path, save: &SaveFile, verdict: &Value) {
         let (path, reads) = (path.to_string_lossy().into_owned(), self.config.group_reads);
         self.server.publish(|class| {
-            let open = class == Class::Owner || reads != GroupReads::Nothing;
+            let open = may_read(class, reads);
             let mut judged = json!({
                 "path": path, "by_hand": save.by_hand, "trigger": trigger(save, open),
             });
@@ -181,12 +171,40 @@ impl Service<'_> {
     }
 }
 
+fn may_read(class: Class, reads: GroupReads) -> bool {
+    class == Class::Owner || reads != GroupReads::Nothing
+}
+
+/// What the minimum interval of a client's automatic saves is counted by.
+fn interval_key(peer: Peer, save: &SaveRequest) -> String {
+    let kind = save.trigger.as_ref().map(|trigger| trigger.kind.as_str());
+    let may_name = |kind: &&str| peer.class == Class::Owner || KNOWN_KINDS.contains(kind);
+    format!("{} of uid {}", kind.filter(may_name).unwrap_or("client"), peer.uid)
+}
+
 fn trigger(save: &SaveFile, open: bool) -> Option<&TriggerFacts> {
     save.trigger.as_ref().filter(|_| open)
 }
 
 /// The answer to a request that comes too fast.
-fn slow_down(why: &str, wait: Option<Duration>) -> Value {
-    let ms = wait.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+fn slow_down(why: &str, wait: Duration) -> Value {
+    let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     json!({ "error": why, "retry_after_ms": ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_member_of_the_group_invents_no_intervals() {
+        let key = |class, kind: &str| {
+            let trigger = TriggerFacts { kind: kind.to_owned(), ..TriggerFacts::default() };
+            let save = SaveRequest { trigger: Some(trigger), ..SaveRequest::default() };
+            interval_key(Peer { pid: 1, uid: 7, class }, &save)
+        };
+        assert_eq!(key(Class::Group, "not_answering"), "not_answering of uid 7");
+        assert_eq!(key(Class::Group, "word-1"), key(Class::Group, "word-2"));
+        assert_eq!(key(Class::Owner, "backup"), "backup of uid 7");
+    }
 }

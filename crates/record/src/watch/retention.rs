@@ -1,7 +1,8 @@
 //! Which saved traces are deleted so that others have room.
 //!
 //! The oldest automatic trace goes first, with its verdict. One that was saved by hand or has a note
-//! is never deleted: somebody may still want it.
+//! is never deleted: somebody may still want it. Nothing is deleted for a disk that others have
+//! filled so far that all of it would not help: whoever can fill it could destroy the evidence.
 
 use super::config::Retention;
 use crate::sys;
@@ -54,6 +55,11 @@ impl Keeper {
             let in_bytes = limits.max_bytes == 0 || bytes.saturating_add(more) <= limits.max_bytes;
             in_number && in_bytes && has_free(folder, limits, more)
         };
+        let lacking = lacking(folder, limits, more);
+        let automatic = traces.iter().filter(|trace| lacking > 0 && !self.must_keep(trace));
+        if automatic.map(|trace| trace.bytes).sum::<u64>() < lacking {
+            return (Vec::new(), false);
+        }
         let mut deleted = Vec::new();
         for trace in traces {
             if has_room(number, bytes) {
@@ -97,9 +103,20 @@ impl Keeper {
 
 /// Whether so much of the disk stays free when `more` bytes are written.
 pub(super) fn has_free(folder: &Path, limits: &Retention, more: u64) -> bool {
+    lacking(folder, limits, more) == 0
+}
+
+/// How many bytes must become free for that.
+fn lacking(folder: &Path, limits: &Retention, more: u64) -> u64 {
     // Of a file system that does not say how much it has, nothing is known.
-    let Ok(Some(space)) = sys::disk_space(folder) else { return true };
-    space.free.saturating_sub(more) >= limits.min_free.of(space.total) && space.free > more
+    let Ok(Some(space)) = sys::disk_space(folder) else { return 0 };
+    let wanted = limits.min_free.of(space.total).max(1).saturating_add(more);
+    wanted.saturating_sub(space.free_for_all)
+}
+
+/// The length of the newest trace of a folder.
+pub(super) fn newest_bytes(folder: &Path) -> Option<u64> {
+    traces(folder).into_iter().max_by_key(|trace| trace.modified).map(|trace| trace.bytes)
 }
 
 /// What a folder holds.
@@ -108,7 +125,7 @@ pub(super) fn disk(folder: &Path) -> Disk {
     Disk {
         traces: traces.len(),
         bytes: traces.iter().map(|trace| trace.bytes).sum(),
-        free_bytes: sys::disk_space(folder).ok().flatten().map_or(0, |space| space.free),
+        free_bytes: sys::disk_space(folder).ok().flatten().map_or(0, |space| space.free_for_all),
     }
 }
 
@@ -193,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_free_space_count() {
+    fn bytes_count() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         (1..=5).for_each(|n| drop(trace(folder, &format!("{n}.hitch"), Some(false), 99 - n)));
@@ -201,9 +218,29 @@ mod tests {
         let mut keeper = Keeper::default();
         let (deleted, room) = keeper.make_room(folder, &limits(0, each * 4), 1, each);
         assert_eq!((names(&deleted), room), (vec!["1.hitch", "2.hitch"], true));
+    }
+
+    /// All automatic traces were deleted, one by one.
+    #[test]
+    fn regression_nothing_is_deleted_for_a_disk_that_others_have_filled() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let newest = trace(folder, "2.hitch", Some(false), 2);
+        trace(folder, "1.hitch", Some(false), 9);
+        assert_eq!(newest_bytes(folder), Some(newest.metadata().unwrap().len()));
         // No disk has so much.
-        let all = Retention { min_free: Share::Bytes(u64::MAX), ..limits(0, 0) };
-        let (deleted, room) = keeper.make_room(folder, &all, 0, 0);
-        assert_eq!((deleted.len(), room), (3, false));
+        let all = Retention { min_free: Share::Bytes(u64::MAX), ..limits(1, 1) };
+        assert_eq!(Keeper::default().make_room(folder, &all, 1, 0), (Vec::new(), false));
+        assert_eq!(disk(folder).traces, 2);
+    }
+
+    #[test]
+    fn what_is_reserved_for_root_is_not_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let stat = rustix::fs::statvfs(folder.path()).unwrap();
+        let total = stat.f_blocks - (stat.f_bfree - stat.f_bavail);
+        let space = sys::disk_space(folder.path()).unwrap().unwrap();
+        assert_eq!(space.total, total * stat.f_frsize);
+        assert!(space.free_for_all <= space.total);
     }
 }

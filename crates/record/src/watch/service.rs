@@ -3,12 +3,13 @@
 use super::config::Config;
 use super::events::{Signals, WatchEvent, WatchOptions};
 use super::gate::{Gate, reason};
+use super::in_work::InWork;
 use super::notify::notify;
 use super::recovery::Recovery;
-use super::retention::{Keeper, has_free};
+use super::retention::{Keeper, has_free, newest_bytes};
 use super::unsaved::Unsaved;
 use super::worker::{Job, Progress, Task};
-use crate::control::{self, Class, ClientId, Rates, Server};
+use crate::control::{self, Class, ClientId, Server};
 use crate::error::Error;
 use crate::input_devices::InputDevices;
 use crate::marks::Marks;
@@ -34,10 +35,10 @@ use unhitch_model::{InputMarks, Time, units};
 const SLEEP: Duration = Duration::from_secs(10);
 /// The same while there are clients, or if nothing tells of signals.
 const SHORT_SLEEP: Duration = Duration::from_millis(500);
-/// Maximum number of traces that wait to be named. Each is on the disk already.
-const MAX_JOBS: usize = 8;
 /// How many of the last saves the status lists.
 const LAST_SAVES: usize = 8;
+/// How often marks are forgotten that no trace would hold any more.
+const MARKS_INTERVAL: Duration = Duration::from_secs(5);
 /// For how many of the last saves it is known who asked for them.
 const MAX_ASKED: usize = 256;
 
@@ -53,14 +54,13 @@ pub(super) struct Service<'a> {
     pub(super) marks: Marks,
     /// The machine's input devices, or why they are not read.
     pub(super) devices: Result<InputDevices, String>,
-    pub(super) rates: Rates,
     pub(super) gate: Gate,
     pub(super) sources: Sources,
     pub(super) counts: Counts,
     pub(super) last_saves: VecDeque<LastSave>,
     /// The last traces with the user who asked for them, oldest first.
     pub(super) asked: VecDeque<(PathBuf, u32)>,
-    pub(super) in_work: usize,
+    pub(super) in_work: InWork,
     pub(super) wanted: Vec<Wanted>,
     pub(super) reporter: Reporter,
     pub(super) hits: Receiver<Hit>,
@@ -77,6 +77,7 @@ pub(super) struct Service<'a> {
     pub(super) status_due: Instant,
     pub(super) metrics_due: Instant,
     pub(super) groups_due: Instant,
+    marks_due: Instant,
 }
 
 /// What the user must know then.
@@ -110,6 +111,8 @@ pub(super) struct Wanted {
     pub(super) client: Option<ClientId>,
     /// The client's user.
     pub(super) uid: Option<u32>,
+    /// The same, if that is a member of the group, and not the owner.
+    pub(super) member: Option<u32>,
     pub(super) wants_verdict: bool,
 }
 
@@ -148,12 +151,11 @@ impl<'a> Service<'a> {
             started,
             marks: Marks::default(),
             devices,
-            rates: Rates::default(),
             sources,
             counts: Counts::default(),
             last_saves: VecDeque::new(),
             asked: VecDeque::new(),
-            in_work: 0,
+            in_work: InWork::default(),
             wanted: Vec::new(),
             reporter,
             hits,
@@ -168,6 +170,7 @@ impl<'a> Service<'a> {
             status_due: now,
             metrics_due: now,
             groups_due: now,
+            marks_due: now,
         };
         let warnings: Vec<String> =
             service.recorder.warnings().iter().cloned().chain(service.gaps()).collect();
@@ -239,6 +242,7 @@ impl<'a> Service<'a> {
             self.save_what_is_due();
             self.tell_status();
             self.follow_groups();
+            self.forget_marks();
         }
         Ok(())
     }
@@ -250,7 +254,7 @@ impl<'a> Service<'a> {
         let dues = self.wanted.iter().map(|wanted| wanted.due);
         let dues = dues.chain(self.status_interval.map(|_| self.status_due));
         let dues = dues.chain(self.config.metrics.as_ref().map(|_| self.metrics_due));
-        let dues = dues.chain(self.groups_due());
+        let dues = dues.chain(self.groups_due()).chain(self.server.due());
         let next = dues.map(|due| due.saturating_duration_since(now)).min();
         // Rounded up, so that what is due is not just not due yet.
         next.map_or(longest, |next| (next + Duration::from_millis(1)).min(longest))
@@ -261,7 +265,8 @@ impl<'a> Service<'a> {
         let Some(trigger) = self.config.triggers.get(hit.trigger).cloned() else { return };
         self.gate.suppress(&trigger.name, reason::REPEATED, hit.unreported);
         let (name, now) = (&trigger.name, Instant::now());
-        if self.gate.pass(name, trigger.min_interval, self.is_busy(), now).is_err() {
+        let busy = self.is_busy_for(None);
+        if self.gate.pass(name, Class::Owner, trigger.min_interval, busy, now).is_err() {
             return;
         }
         let facts = TriggerFacts {
@@ -282,9 +287,28 @@ impl<'a> Service<'a> {
         });
     }
 
-    /// True while an automatic save would only repeat another.
-    pub(super) fn is_busy(&self) -> bool {
-        self.in_work >= MAX_JOBS / 2 || self.wanted.iter().any(|wanted| !wanted.by_hand)
+    /// True while an automatic save would only repeat another. What a member of the group asked for
+    /// holds back nobody else's.
+    pub(super) fn is_busy_for(&self, member: Option<u32>) -> bool {
+        let counts = |of: Option<u32>| of.is_none() || of == member;
+        self.in_work.is_busy_for(member)
+            || self.wanted.iter().any(|wanted| !wanted.by_hand && counts(wanted.member))
+    }
+
+    /// Forgets the marks that are older than what the rings hold: no trace would have them.
+    fn forget_marks(&mut self) {
+        let now = Instant::now();
+        if self.marks_due > now {
+            return;
+        }
+        self.marks_due = now + MARKS_INTERVAL;
+        if let Ok(devices) = &self.devices {
+            self.marks.add_own(devices.take());
+        }
+        if !self.marks.is_empty() {
+            let held_from = self.recorder.session().held_from().into_iter().max();
+            self.marks.forget_before(held_from.unwrap_or_default());
+        }
     }
 
     fn save_what_is_due(&mut self) {
@@ -312,7 +336,7 @@ impl<'a> Service<'a> {
         self.unsaved.retry(|saved, save| written.push((saved, save)));
         for (saved, save) in written {
             self.count(&save);
-            self.enqueue(saved, save, None, false);
+            self.enqueue(saved, save, None, None, false);
         }
     }
 
@@ -320,7 +344,7 @@ impl<'a> Service<'a> {
         if !self.unsaved.is_empty() {
             self.retry();
         }
-        let refused = if self.in_work >= MAX_JOBS {
+        let refused = if self.in_work.is_full_for(wanted.member) {
             Some((reason::BUSY, "too many traces are being saved: try again later"))
         } else if !self.make_room(&wanted) {
             Some((reason::DISK, "too little of the disk is free (retention.min_free)"))
@@ -372,7 +396,8 @@ impl<'a> Service<'a> {
                     self.asked.push_back((saved.path.clone(), uid));
                     self.asked.drain(..self.asked.len().saturating_sub(MAX_ASKED));
                 }
-                self.enqueue(saved, save, wanted.client, wanted.wants_verdict);
+                let Wanted { client, member, wants_verdict, .. } = wanted;
+                self.enqueue(saved, save, client, member, wants_verdict);
             }
             Err(error) => {
                 self.counts.failed += 1;
@@ -393,7 +418,7 @@ impl<'a> Service<'a> {
     fn make_room(&mut self, wanted: &Wanted) -> bool {
         let (folder, limits) = (&self.config.folder, &self.config.retention);
         let guess = self.last_saves.front().and_then(|last| Some(last.path.metadata().ok()?.len()));
-        let guess = guess.unwrap_or(0);
+        let guess = guess.or_else(|| newest_bytes(folder)).unwrap_or(0);
         let (deleted, has_room) = self.keeper.make_room(folder, limits, 1, guess);
         for path in &deleted {
             let name = unhitch_model::visible_path(path);
@@ -405,8 +430,7 @@ impl<'a> Service<'a> {
             (self.report)(WatchEvent::Note(FILLED_BY_KEPT));
         }
         self.is_filled_by_kept = is_filled;
-        let class = wanted.client.map_or(Some(Class::Owner), |client| self.server.class_of(client));
-        let is_by_owner = wanted.by_hand && class == Some(Class::Owner);
+        let is_by_owner = wanted.by_hand && wanted.member.is_none();
         has_room || is_by_owner || is_free
     }
 
@@ -415,6 +439,7 @@ impl<'a> Service<'a> {
         saved: Saved,
         save: SaveFile,
         client: Option<ClientId>,
+        member: Option<u32>,
         wants_verdict: bool,
     ) {
         let job = Job {
@@ -422,10 +447,13 @@ impl<'a> Service<'a> {
             save,
             readers: self.config.verdict_readers(),
             client,
+            member,
             wants_verdict,
             judged: self.config.verdict,
         };
-        self.in_work += usize::from(self.give(Task::Finish(Box::new(job))));
+        if self.give(Task::Finish(Box::new(job))) {
+            self.in_work.begin(member);
+        }
     }
 
     /// Gives the worker something to do; false if it has ended.
@@ -437,9 +465,11 @@ impl<'a> Service<'a> {
     fn progressed(&mut self, progress: Progress) {
         match progress {
             Progress::Named(job) => {
-                let Job { saved, save, client, wants_verdict, judged, .. } = *job;
+                let Job { saved, save, client, member, wants_verdict, judged, .. } = *job;
                 if let Some(client) = client {
-                    let answer = control::saved(&saved.path, &saved.warnings);
+                    // They name programs of all users.
+                    let warnings = if self.may_read(client) { &saved.warnings[..] } else { &[] };
+                    let answer = control::saved(&saved.path, warnings);
                     match wants_verdict {
                         true => self.server.answer_first(client, &answer),
                         false => self.server.answer(client, &answer),
@@ -451,14 +481,16 @@ impl<'a> Service<'a> {
                 }
                 (self.report)(WatchEvent::Saved(&saved));
                 self.publish_saved(&saved, &save);
-                self.in_work -= usize::from(!judged);
+                if !judged {
+                    self.in_work.end(member);
+                }
                 let time = sys::monotonic_now();
                 let path = saved.path;
                 self.last_saves.push_front(LastSave { path, time, save, line: None });
                 self.last_saves.truncate(LAST_SAVES);
             }
             Progress::Judged(job, verdict, error) => {
-                self.in_work = self.in_work.saturating_sub(1);
+                self.in_work.end(job.member);
                 if let Some(error) = error {
                     (self.report)(WatchEvent::Note(&error));
                 }
@@ -512,6 +544,7 @@ impl Wanted {
             key: String::new(),
             client: None,
             uid: None,
+            member: None,
             wants_verdict: false,
         }
     }

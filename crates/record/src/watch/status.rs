@@ -27,7 +27,7 @@ impl Service<'_> {
             "marks_input": self.config.input.name(),
             "marks_devices": self.config.devices.name(),
             "group_reads": self.config.group_reads.name(),
-            "saving": self.in_work > 0 || !self.wanted.is_empty(),
+            "saving": !self.in_work.is_empty() || !self.wanted.is_empty(),
             "saves": {
                 "by_hand": self.counts.by_hand,
                 "automatic": self.counts.automatic,

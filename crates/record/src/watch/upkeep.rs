@@ -48,6 +48,7 @@ impl Service<'_> {
             }
             self.devices = InputDevices::start(self.config.devices);
         }
+        self.marks.forget_forbidden(self.config.input, self.config.devices);
         if triggers_changed {
             self.gate.set_own(self.config.trigger_names());
             self.arm();
@@ -59,12 +60,14 @@ impl Service<'_> {
 
     /// What the configuration asks for and the machine does not give.
     pub(super) fn gaps(&self) -> Vec<String> {
-        let triggers = self.config.triggers.iter().zip(&self.sources.reasons);
-        let not_armed = triggers.filter_map(|(trigger, reason)| {
-            let reason = reason.as_ref()?;
-            Some(format!("the trigger {} is not armed: {reason}", trigger.name))
-        });
+        let not_armed = (0..self.config.triggers.len()).filter_map(|number| self.not_armed(number));
         not_armed.chain(self.devices_not_read()).collect()
+    }
+
+    fn not_armed(&self, trigger: usize) -> Option<String> {
+        let reason = self.sources.reasons.get(trigger)?.as_ref()?;
+        let name = &self.config.triggers.get(trigger)?.name;
+        Some(format!("the trigger {name} is not armed: {reason}"))
     }
 
     pub(super) fn devices_not_read(&self) -> Option<String> {
@@ -94,13 +97,20 @@ impl Service<'_> {
         }
     }
 
-    /// Arms the triggers again if one of their control groups is another one, if that is due.
+    /// Tells which triggers have ceased to work. Arms those again whose control group is another one,
+    /// if it is due to look.
     pub(super) fn follow_groups(&mut self) {
+        for number in self.sources.hear() {
+            if let Some(text) = self.not_armed(number) {
+                (self.report)(WatchEvent::Note(&text));
+            }
+        }
         let now = Instant::now();
         if self.groups_due <= now {
             self.groups_due = now + GROUPS_INTERVAL;
-            if self.sources.are_stale(&self.config.triggers) {
-                self.arm();
+            let watch = |watches: &_| self.recorder.watch(watches);
+            if self.sources.follow_groups(&self.config.triggers, &self.reporter, &watch) {
+                self.tell_gaps();
             }
         }
     }

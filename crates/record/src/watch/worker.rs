@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
-use unhitch_formats::container::{Readers, SaveFile, read_meta, set_notes};
+use unhitch_formats::container::{Readers, SaveFile, read_meta, set_notes, verdict_path};
 
 /// Maximum length of all notes on a trace, bytes.
 const MAX_NOTES: usize = 64 << 10;
@@ -25,6 +25,8 @@ pub(super) struct Job {
     pub(super) readers: Readers,
     /// Who asked for it.
     pub(super) client: Option<ClientId>,
+    /// Its user, if that is a member of the group.
+    pub(super) member: Option<u32>,
     /// Who waits for the verdict.
     pub(super) wants_verdict: bool,
     /// Whether it is to be judged.
@@ -165,14 +167,22 @@ fn judge_late(
 }
 
 /// Stores a verdict, unless the recorder was stopped while it was made: the next recorder will make
-/// a whole one.
+/// a whole one. Nor does it stay if the trace is gone, deleted to make room.
 fn store_unless(
     stop: &AtomicBool,
     trace: &Path,
     readers: Readers,
     verdict: &Value,
 ) -> Result<(), String> {
-    if is_set(stop) { Ok(()) } else { store(trace, readers, verdict) }
+    if is_set(stop) {
+        return Ok(());
+    }
+    store(trace, readers, verdict)?;
+    // *Why only now*: whoever deletes a trace deletes its verdict after it.
+    if !trace.exists() {
+        let _ = std::fs::remove_file(verdict_path(trace));
+    }
+    Ok(())
 }
 
 impl Job {
@@ -182,8 +192,26 @@ impl Job {
             save: self.save.clone(),
             readers: self.readers,
             client: self.client,
+            member: self.member,
             wants_verdict: self.wants_verdict,
             judged: self.judged,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_no_verdict_stays_of_a_trace_that_was_deleted_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("a.hitch");
+        let store = || store_unless(&AtomicBool::new(false), &trace, Readers::Owner, &Value::Null);
+        store().unwrap();
+        assert!(!verdict_path(&trace).exists());
+        std::fs::write(&trace, "").unwrap();
+        store().unwrap();
+        assert!(verdict_path(&trace).exists());
     }
 }

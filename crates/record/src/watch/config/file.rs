@@ -292,5 +292,24 @@ fn ring_size(size: &Spanned<Size>, parts: usize) -> Result<usize, Wrong> {
     if (256 << 10..=1 << 30).contains(&each) {
         return Ok(each);
     }
-    Err((size.span(), "a CPU's ring buffer has 256K to 1G".to_owned()))
+    let total = match parts {
+        1 => String::new(),
+        // In full MiB, rounded up.
+        _ => format!("with {parts} CPUs, memory is {}M to {parts}G: ", parts.div_ceil(4)),
+    };
+    Err((size.span(), format!("{total}a CPU's ring buffer has 256K to 1G")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_too_little_memory_for_the_cpus_is_said_with_what_they_need() {
+        let each = |size: u64, parts| ring_size(&Spanned::new(0..1, Size(size)), parts);
+        assert_eq!(each(16 << 20, 64), Ok(256 << 10));
+        let (_, words) = each(16 << 20, 128).unwrap_err();
+        assert!(words.contains("with 128 CPUs, memory is 32M to 128G"), "{words}");
+        assert_eq!(each(32 << 20, 128), Ok(256 << 10));
+    }
 }
