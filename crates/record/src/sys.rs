@@ -241,18 +241,18 @@ impl SharedArray {
 
     /// The aligned word at `offset`. Everything that was written before it may be read afterwards.
     pub fn load(&self, offset: usize) -> u64 {
-        assert!(offset.is_multiple_of(8) && offset + 8 <= self.len, "a word of the array");
-        // SAFETY: the word is aligned and inside the mapping, and is only loaded from.
-        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
-            .load(Ordering::Acquire)
+        self.word(offset).load(Ordering::Acquire)
     }
 
     /// Sets the aligned word at `offset`, which the kernel may be reading.
     pub fn set(&self, offset: usize, word: u64) {
+        self.word(offset).store(word, Ordering::Release);
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.len, "a word of the array");
-        // SAFETY: the word is aligned and inside the mapping, which is writable.
+        // SAFETY: the word is aligned and inside the mapping, which is writable and lives as long.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
-            .store(word, Ordering::Release);
     }
 
     /// Copies the bytes from `offset` on. The kernel may write while we copy, so the caller must
