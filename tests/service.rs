@@ -373,8 +373,9 @@ fn live_without_a_configuration_it_ends_with_its_terminal_unless_nohup_keeps_it(
     for (nohup, is_kept) in [("", false), ("nohup", true)] {
         let folder = tempfile::tempdir().unwrap();
         let script = format!("mount -t tmpfs none /run && exec {nohup} \"$0\" watch -o \"$1\"");
-        let child = Command::new("unshare")
-            .args(["--mount", "sh", "-c", &script, UNHITCH])
+        // Whoever started this test may have used `nohup`.
+        let child = Command::new("env")
+            .args(["--default-signal=HUP", "unshare", "--mount", "sh", "-c", &script, UNHITCH])
             .arg(folder.path())
             .stdout(Stdio::null())
             .stderr(fs::File::create(folder.path().join("log")).unwrap())

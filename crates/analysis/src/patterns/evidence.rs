@@ -43,7 +43,13 @@ struct Weak {
 
 impl Weak {
     /// What is weak about `hop`, and until when the time behind it depends on that.
-    fn of(analysis: &Analysis<'_>, index: usize, hop: &Hop) -> Option<(Time, Self)> {
+    /// `owner_follows`: the waits behind it lead to the owner that the lock named.
+    fn of(
+        analysis: &Analysis<'_>,
+        index: usize,
+        hop: &Hop,
+        owner_follows: bool,
+    ) -> Option<(Time, Self)> {
         let weak = |until: Time, kind: WeakKind| Some((until, Self { kind, hop: index }));
         match hop.class {
             _ if hop.ran_on => weak(hop.window.end, WeakKind::RanOn),
@@ -61,7 +67,7 @@ impl Weak {
             }
             // The lock named another owner, whose release was not seen, or had several.
             WaitClass::Lock
-                if hop.owner.is_some_and(|owner| owner != hop.by)
+                if hop.owner.is_some_and(|owner| owner != hop.by && !owner_follows)
                     || waited_for_readers(analysis, hop) =>
             {
                 weak(hop.window.end, WeakKind::Queued)
@@ -132,12 +138,19 @@ impl Case<'_> {
     /// The weakness that most of the stall depends on, and the time that depends on any weakness.
     fn weakest(&self) -> Option<(Weak, u64)> {
         let hops = &self.explanation.hops;
+        let mut owner_follows = vec![false; hops.len()];
+        for hop in hops {
+            let led = self.explanation.hops_to(hop.parent);
+            for (index, _) in led.filter(|(_, led)| led.owner == Some(hop.by)) {
+                owner_follows[index as usize] = true;
+            }
+        }
         // Behind each hop: until when the time depends on something weak, here or nearer to the
         // victim, and on what.
         let mut until: Vec<Option<(Time, Weak)>> = Vec::with_capacity(hops.len());
         for (index, hop) in hops.iter().enumerate() {
             let inherited = hop.parent.and_then(|parent| *until.get(parent as usize)?);
-            let own = Weak::of(self.analysis, index, hop);
+            let own = Weak::of(self.analysis, index, hop, owner_follows[index]);
             until.push(inherited.into_iter().chain(own).max_by_key(|(until, _)| *until));
         }
         let mut sums: FxHashMap<WeakKind, (u64, Weak)> = FxHashMap::default();
