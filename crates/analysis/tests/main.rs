@@ -4,6 +4,7 @@
 #[path = "../examples/big/trace.rs"]
 mod big;
 mod bursts;
+mod commands;
 mod cpu_starvation;
 mod crowds;
 mod diff;
