@@ -302,6 +302,20 @@ fn subscribers_are_told_and_one_that_does_not_read_is_dropped() {
     assert_eq!(server.input_of_agents().count(), 0, "both are gone");
 }
 
+const GROUP: u32 = 4712;
+
+/// A server for the members of a group, in the folder `unhitch`; `None` for who may not make one.
+fn of_group() -> Option<(tempfile::TempDir, Server)> {
+    if sys::effective_uid() != 0 {
+        eprintln!("SKIPPED a group's socket: only root can make one");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let server = Server::bind(&folder.path().join("unhitch"), Some(GROUP)).unwrap();
+    Some((folder, server))
+}
+
 /// Runs as another user, in these groups. Credentials are per thread: this one stays so.
 fn become_member(uid: u32, groups: &[u32]) {
     use rustix::process::{Gid, Uid};
@@ -314,19 +328,13 @@ fn become_member(uid: u32, groups: &[u32]) {
 
 #[test]
 fn regression_a_member_who_asks_too_often_is_read_later_whatever_the_requests_are() {
-    if sys::effective_uid() != 0 {
-        return eprintln!("SKIPPED a group's socket: only root can make one");
-    }
-    const GROUP: u32 = 4712;
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let folder = folder.path().join("unhitch");
-    let socket = folder.join(SOCKET);
-    let mut server = Server::bind(&folder, Some(GROUP)).unwrap();
+    let Some((folder, mut server)) = of_group() else { return };
+    let socket = folder.path().join("unhitch").join(SOCKET);
     let ask = || {
         become_member(4711, &[GROUP]);
         let mut client = UnixStream::connect(&socket).unwrap();
-        client.write_all("{\"marks\":[7]}\n".repeat(60).as_bytes()).unwrap();
+        // More than a minute's, so that some are left however slow all is.
+        client.write_all("{\"marks\":[7]}\n".repeat(900).as_bytes()).unwrap();
         client
     };
     let begun = std::time::Instant::now();
@@ -345,7 +353,8 @@ fn regression_a_member_who_asks_too_often_is_read_later_whatever_the_requests_ar
     // 50 at once, and ten a second.
     assert!((50..=51 + begun.elapsed().as_millis() / 100).contains(&count), "{count}");
     assert_eq!(server.fds().len(), 1, "it cannot wake us meanwhile");
-    assert!(server.accept().is_empty());
+    let due = server.due().unwrap();
+    assert!(server.accept().is_empty() || due <= std::time::Instant::now());
     while server.due().is_some_and(|due| due > std::time::Instant::now()) {
         thread::sleep(Duration::from_millis(5));
     }
@@ -355,14 +364,8 @@ fn regression_a_member_who_asks_too_often_is_read_later_whatever_the_requests_ar
 
 #[test]
 fn a_group_may_enter_and_strangers_may_not() {
-    if sys::effective_uid() != 0 {
-        return eprintln!("SKIPPED a group's socket: only root can make one");
-    }
-    const GROUP: u32 = 4712;
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let folder = folder.path().join("unhitch");
-    let mut server = Server::bind(&folder, Some(GROUP)).unwrap();
+    let Some((root, mut server)) = of_group() else { return };
+    let folder = root.path().join("unhitch");
     let about = |path: &Path| {
         let about = fs::metadata(path).unwrap();
         (about.mode() & 0o777, about.uid(), about.gid())
