@@ -445,13 +445,24 @@ fn live_the_programs_are_far_from_what_a_verifier_follows() {
         return;
     }
     let _alone = alone();
-    let Some(_recorder) = start(test) else { return };
-    let open = fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
-    let counts = open.filter_map(|entry| {
-        let text = fs::read_to_string(entry.path()).ok()?;
-        let count = text.lines().find_map(|line| line.strip_prefix("verified_insns:"))?;
-        count.trim().parse::<u64>().ok()
-    });
-    let most = counts.max().expect("a program is loaded");
-    assert!((1..MOST).contains(&most), "{most} instructions");
+    // Those of the service watch waits, too.
+    for watch_waits in [false, true] {
+        let mut options = Options::default();
+        (options.engine, options.watch_waits) = (EngineChoice::Bpf, watch_waits);
+        let _recorder = match Recorder::start(&options) {
+            Ok(recorder) => recorder,
+            Err(error) => {
+                let _ = writeln!(stderr(), "SKIPPED {test}: {error}");
+                return;
+            }
+        };
+        let open = fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
+        let counts = open.filter_map(|entry| {
+            let text = fs::read_to_string(entry.path()).ok()?;
+            let count = text.lines().find_map(|line| line.strip_prefix("verified_insns:"))?;
+            count.trim().parse::<u64>().ok()
+        });
+        let most = counts.max().expect("a program is loaded");
+        assert!((1..MOST).contains(&most), "{most} instructions, watching: {watch_waits}");
+    }
 }
