@@ -1,7 +1,7 @@
 /** The virtual grid: renders only visible rows of the tree of groups. */
 
 import { type Signal, useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { narrow } from "../actions";
 import type { Members } from "../api/members";
 import type { StackRef, TablePage } from "../api/types";
@@ -64,7 +64,8 @@ export function Grid({ of, onStack }: GridProps) {
   const template = widths.map((width) => `${width}px`).join(" ");
   const whole = widths.reduce((sum, width) => sum + width, 0);
 
-  useEffect(() => {
+  // Before the frame is shown: no row is ever seen as missing that is not asked for, too.
+  useLayoutEffect(() => {
     model.requestRows(visible.first, visible.last);
   });
 

@@ -1,9 +1,9 @@
-/** The filter of a table: it is marked where it is wrong, and completed while it is typed. */
+/** A table: its filter is marked where it is wrong, and completed while it is typed; groups open. */
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { STARVE, settled, skipReason, TestBed } from "./harness";
 
-describe.skipIf(skipReason("filter") !== null)("filter", () => {
+describe.skipIf(skipReason("a table") !== null)("a table", () => {
   let bed: TestBed;
   let page: Page;
 
@@ -16,7 +16,7 @@ describe.skipIf(skipReason("filter") !== null)("filter", () => {
     await page.locator(".grid-row").first().waitFor();
     await settled(page);
   });
-  afterEach(({ task }) => bed.end(page, `filter ${task.name}`, task));
+  afterEach(({ task }) => bed.end(page, `table ${task.name}`, task));
 
   test("a wrong filter is marked where it is wrong, and the last table stays", async () => {
     const before = await page.locator(".grid-row").allInnerTexts();
@@ -72,5 +72,30 @@ describe.skipIf(skipReason("filter") !== null)("filter", () => {
       await field.pressSequentially(typed);
       await expect.poll(async () => (await options.allInnerTexts())[0] ?? "").toMatch(hint);
     }
+  });
+
+  test("a group that has just been opened is busy from its first frame until its rows are there", async () => {
+    let answer = () => {};
+    const held = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    await page.route(/\/table\?/, async (route) => {
+      await held;
+      await route.continue();
+    });
+    const told = await page.evaluate(async () => {
+      document.querySelector<HTMLElement>(".grid-row .cell")?.click();
+      await new Promise(requestAnimationFrame);
+      const rows = [...document.querySelectorAll<HTMLElement>(".grid-row[data-depth='1']")];
+      return {
+        missing: rows.some((row) => row.innerText.includes("…")),
+        busy: document.querySelector(".grid")?.ariaBusy,
+      };
+    });
+    expect(told).toEqual({ missing: true, busy: "true" });
+    answer();
+    await settled(page);
+    await page.unroute(/\/table\?/);
+    expect(await page.locator(".grid-row[data-depth='1']", { hasText: "…" }).count()).toBe(0);
   });
 });
