@@ -5,15 +5,18 @@
 //! is skipped.
 #![cfg(target_os = "linux")]
 
+mod viewer;
+
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
+use viewer::Viewer;
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 const STRANGER: u32 = 4711;
@@ -134,51 +137,12 @@ fn a_rules_file_is_not_repeated_in_its_error() {
     );
 }
 
-/// A running `unhitch view`, stopped at the end of the test.
-struct View(Child);
-
-impl View {
-    fn of(mut command: Command, path: &Path) -> (Self, u16, String) {
-        let mut child = command
-            .arg("view")
-            .arg(path)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let (port, token) = line
-            .trim_end()
-            .strip_prefix("http://127.0.0.1:")
-            .unwrap()
-            .split_once("/?token=")
-            .unwrap();
-        (Self(child), port.parse().unwrap(), token.to_owned())
-    }
-
-    fn status(&self) -> String {
-        fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap()
-    }
+fn view(mut program: Command, path: &Path) -> Viewer {
+    Viewer::start(program.arg("view").arg(path))
 }
 
-impl Drop for View {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn ask(port: u16, token: &str, head: &str, body: &[u8]) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let len = body.len();
-    let sender =
-        format!("Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\nConnection: close");
-    write!(stream, "{head} HTTP/1.1\r\n{sender}\r\nContent-Type: application/json\r\nContent-Length: {len}\r\n\r\n").unwrap();
-    stream.write_all(body).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+fn status(viewer: &Viewer) -> String {
+    fs::read_to_string(format!("/proc/{}/status", viewer.child.id())).unwrap()
 }
 
 #[test]
@@ -187,18 +151,20 @@ fn a_command_that_reads_traces_has_no_capability() {
     if !is_root() {
         return eprintln!("SKIPPED: there are no capabilities to give up");
     }
-    let (view, ..) = View::of(Command::new(UNHITCH), folder.path());
-    let status = view.status();
+    let its_status = status(&view(Command::new(UNHITCH), folder.path()));
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
-        assert!(status.contains(&format!("{set}:\t0000000000000000")), "{set}: {status}");
+        assert!(its_status.contains(&format!("{set}:\t0000000000000000")), "{set}: {its_status}");
     }
-    assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
+    assert!(
+        its_status.contains("NoNewPrivs:\t1") && its_status.contains("Seccomp:\t2"),
+        "{its_status}"
+    );
     let Some(program) = with_capabilities(folder.path()) else {
         return eprintln!("SKIPPED: no setcap");
     };
     let command = stranger(&program);
-    let (view, ..) = View::of(command, &folder.path().join("a.hitch"));
-    assert!(view.status().contains("CapPrm:\t0000000000000000"), "{}", view.status());
+    let viewer = view(command, &folder.path().join("a.hitch"));
+    assert!(status(&viewer).contains("CapPrm:\t0000000000000000"), "{}", status(&viewer));
     let closed = stranger(&program).args(["view", "/root"]).stdin(Stdio::null()).output().unwrap();
     assert!(
         !closed.status.success() && printed(&closed).contains("ermission denied"),
@@ -211,18 +177,17 @@ fn a_command_that_reads_traces_has_no_capability() {
 #[test]
 fn uploads_and_notes_are_private_to_their_owner() {
     let folder = open_folder();
-    let (_view, port, token) = View::of(Command::new(UNHITCH), folder.path());
+    let viewer = view(Command::new(UNHITCH), folder.path());
     let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode() & 0o777;
-    let answer = ask(port, &token, "POST /api/traces?name=b.hitch", &fs::read(example()).unwrap());
+    let answer = viewer.ask("POST /api/traces?name=b.hitch", &fs::read(example()).unwrap());
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
     assert_eq!(mode("b.hitch"), 0o600);
-    let answer =
-        ask(port, &token, "PATCH /api/traces/b.hitch", br#"{"notes":"seen","name":"c.hitch"}"#);
+    let answer = viewer.ask("PATCH /api/traces/b.hitch", br#"{"notes":"seen","name":"c.hitch"}"#);
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("seen"), "{answer}");
     assert_eq!(mode("c.hitch"), 0o600);
     // A trace that an older version left readable for everybody becomes private when it is
     // rewritten.
-    let answer = ask(port, &token, "PATCH /api/traces/a.hitch", br#"{"notes":"seen"}"#);
+    let answer = viewer.ask("PATCH /api/traces/a.hitch", br#"{"notes":"seen"}"#);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert_eq!(mode("a.hitch"), 0o640);
 }
@@ -272,19 +237,19 @@ fn root_only_reads_what_was_named() {
 #[test]
 fn silent_connections_block_nobody_for_long() {
     let folder = open_folder();
-    let (view, port, token) = View::of(Command::new(UNHITCH), folder.path());
+    let viewer = view(Command::new(UNHITCH), folder.path());
     let idle: Vec<TcpStream> = (0..200)
         .map(|number| {
-            let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let mut stream = TcpStream::connect(("127.0.0.1", viewer.port)).unwrap();
             if number % 2 == 0 {
                 stream.write_all(b"GET / HTTP/1.1\r\nHost:").unwrap();
             }
             stream
         })
         .collect();
-    let answer = ask(port, &token, "GET /api/server", b"");
+    let answer = viewer.ask("GET /api/server", b"");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let open = fs::read_dir(format!("/proc/{}/fd", view.0.id())).unwrap().count();
+    let open = fs::read_dir(format!("/proc/{}/fd", viewer.child.id())).unwrap().count();
     assert!(open < 180, "{open} descriptors");
     drop(idle);
 }

@@ -1,13 +1,14 @@
 //! `unhitch view` and `unhitch report` from the user's point of view: the address on the first
 //! line, real instructions on the routes of the page, a report on disk.
 
+mod viewer;
+
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use unhitch_etl_writer::{KernelEvent, Options, Writer};
+use viewer::Viewer;
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 
@@ -15,57 +16,22 @@ fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/starve.hitch")
 }
 
-/// A running `unhitch view`, stopped at the end of the test.
-struct View {
-    child: Child,
-    port: u16,
-    token: String,
+fn view<Word: AsRef<OsStr>>(words: impl IntoIterator<Item = Word>) -> Viewer {
+    Viewer::start(Command::new(UNHITCH).arg("view").args(words))
 }
 
-impl View {
-    fn new<Word: AsRef<OsStr>>(words: impl IntoIterator<Item = Word>) -> Self {
-        let mut child = Command::new(UNHITCH)
-            .arg("view")
-            .args(words)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let (port, token) = line
-            .trim_end()
-            .strip_prefix("http://127.0.0.1:")
-            .unwrap()
-            .split_once("/?token=")
-            .unwrap();
-        Self { port: port.parse().unwrap(), token: token.to_owned(), child }
-    }
-
-    fn ask(&self, path: &str) -> Value {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        let (port, token) = (self.port, &self.token);
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n")
-            .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// What the page gets from this path.
+fn got(viewer: &Viewer, path: &str) -> Value {
+    let answer = viewer.ask(&format!("GET {path}"), b"");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
 #[test]
 fn a_trace_is_served_at_the_printed_address() {
-    let view = View::new([example()]);
-    assert_eq!(view.ask("/api/server")["single"], "starve.hitch");
-    let hot = view.ask("/api/t/starve.hitch/hot?function=count_pages");
+    let viewer = view([example()]);
+    assert_eq!(got(&viewer, "/api/server")["single"], "starve.hitch");
+    let hot = got(&viewer, "/api/t/starve.hitch/hot?function=count_pages");
     assert!(hot["function"].as_str().unwrap().ends_with("count_pages"), "{hot}");
     let (samples, lines) = (hot["samples"].as_u64().unwrap(), hot["lines"].as_array().unwrap());
     assert!(
@@ -74,7 +40,7 @@ fn a_trace_is_served_at_the_printed_address() {
         "{hot}"
     );
     assert_eq!(lines.iter().map(|line| line["samples"].as_u64().unwrap()).sum::<u64>(), samples);
-    assert_eq!(view.ask("/api/t/starve.hitch/stall/1")["cause"]["pattern"], "lock_starvation");
+    assert_eq!(got(&viewer, "/api/t/starve.hitch/stall/1")["cause"]["pattern"], "lock_starvation");
 }
 
 #[test]
@@ -99,7 +65,7 @@ fn sessions_given_together_are_served_as_one_trace() {
     let (one, other) = (session("one.etl", 0), session("other.etl", 10));
     let with =
         |path: &Path| [path.as_os_str(), "--with".as_ref(), other.as_os_str()].map(OsStr::to_owned);
-    assert_eq!(View::new(with(&one)).ask("/api/t/one.etl/summary")["samples"], 198);
+    assert_eq!(got(&view(with(&one)), "/api/t/one.etl/summary")["samples"], 198);
     let refused = Command::new(UNHITCH).arg("view").args(with(folder.path())).output().unwrap();
     let printed = String::from_utf8_lossy(&refused.stderr);
     assert!(
@@ -145,7 +111,7 @@ fn the_report_of_a_fleet_is_shown_above_its_traces() {
     let words = |path: &Path| {
         [path.as_os_str(), "--fleet".as_ref(), report.as_os_str()].map(OsStr::to_owned)
     };
-    assert_eq!(View::new(words(&traces)).ask("/api/fleet")["fleet"]["traces"], 1);
+    assert_eq!(got(&view(words(&traces)), "/api/fleet")["fleet"]["traces"], 1);
     let refused = |words: &[&OsStr]| {
         let out = Command::new(UNHITCH).arg("view").args(words).output().unwrap();
         assert_eq!(out.status.code(), Some(1));
@@ -238,7 +204,7 @@ fn regression_one_flipped_bit_is_reported_wherever_a_trace_is_read() {
     let report = folder.path().join("report.html");
     run(&["report", trace, "-o", report.to_str().unwrap()]);
     assert!(std::fs::read_to_string(report).unwrap().contains(DAMAGE));
-    let view = View::new([trace]);
-    let summary = view.ask("/api/t/damaged.hitch/summary");
+    let viewer = view([trace]);
+    let summary = got(&viewer, "/api/t/damaged.hitch/summary");
     assert!(summary["warnings"][0].as_str().unwrap().contains(DAMAGE), "{summary}");
 }

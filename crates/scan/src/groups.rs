@@ -317,19 +317,17 @@ mod tests {
     const RX: Access = Access { read: true, write: false, execute: true, shared: false };
     const NONE: Access = Access { read: false, write: false, execute: false, shared: false };
 
+    fn add(groups: &mut Groups, start: u64, bytes: u64, access: Access, name: &str) {
+        let end = start + bytes;
+        let (page_bytes, name) = (4096, name.as_bytes());
+        let place = groups.place(&Mapping { start, end, access, page_bytes, inode: 0, name });
+        groups.add(place, (start, end), access, 0, None);
+    }
+
     fn grouped(mappings: &[(u64, u64, Access, &str)]) -> Vec<(Kind, String, u64, u64)> {
         let mut groups = Groups::new();
         for &(start, bytes, access, name) in mappings {
-            let mapping = Mapping {
-                start,
-                end: start + bytes,
-                access,
-                page_bytes: 4096,
-                inode: 0,
-                name: name.as_bytes(),
-            };
-            let place = groups.place(&mapping);
-            groups.add(place, (start, start + bytes), access, 0, None);
+            add(&mut groups, start, bytes, access, name);
         }
         let (groups, _) = groups.finish();
         groups
@@ -401,16 +399,7 @@ mod tests {
                 (start + (8 << 20), 4096, RX, format!("/lib/{index}")),
                 (start + (9 << 20), 4096, RW, format!("[anon:{index}]")),
             ] {
-                let mapping = Mapping {
-                    start,
-                    end: start + bytes,
-                    access,
-                    page_bytes: 4096,
-                    inode: 0,
-                    name: name.as_bytes(),
-                };
-                let place = groups.place(&mapping);
-                groups.add(place, (start, start + bytes), access, 0, None);
+                add(&mut groups, start, bytes, access, &name);
             }
         }
         let (groups, smaller) = groups.finish();
