@@ -2,6 +2,7 @@
 
 use crate::contacts::Contacts;
 use crate::grouped::{Grouped, Starts};
+use crate::locks::Waiters;
 use crate::locks::kernel_locks::KernelLocks;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;
@@ -47,6 +48,8 @@ pub struct Analysis<'t> {
     kept_waits: OnceLock<Starts>,
     /// The same of [`Trace::kept_wakes`].
     kept_wakes: OnceLock<Starts>,
+    /// Who waited at which address, computed on first use.
+    waiters: OnceLock<Waiters>,
     /// The kernel locks that its threads waited for.
     pub(crate) kernel_locks: KernelLocks,
 }
@@ -72,6 +75,7 @@ impl<'t> Analysis<'t> {
             wakers: OnceLock::new(),
             kept_waits: OnceLock::new(),
             kept_wakes: OnceLock::new(),
+            waiters: OnceLock::new(),
             process_times: OnceLock::new(),
             members: OnceLock::new(),
         }
@@ -109,6 +113,11 @@ impl<'t> Analysis<'t> {
         let starts =
             self.kept_wakes.get_or_init(|| Starts::new(all, threads, |wake| wake.wakee.index()));
         starts.of(thread.index(), all)
+    }
+
+    /// Who waited at which address.
+    pub(crate) fn waiters(&self) -> &Waiters {
+        self.waiters.get_or_init(|| Waiters::new(self.trace))
     }
 
     /// The futex at which a wake-up, by its index, found the thread that it woke, if the recorder

@@ -3,7 +3,8 @@
 
 use crate::scene::{Desktop, judged};
 use std::collections::BTreeMap;
-use unhitch_analysis::patterns::Pattern;
+use unhitch_analysis::Evidence;
+use unhitch_analysis::patterns::{Finding, Pattern};
 use unhitch_model::*;
 
 const MS: u64 = 1_000;
@@ -11,7 +12,7 @@ const MIB: u64 = 1 << 20;
 
 /// The event loop waits in `wait` from 100 to 600 ms, in control group `/app/web`; `accounts` are
 /// those of `/app` at 0 and at 1,000 ms.
-fn in_group(wait: &[&str], accounts: [GroupReading; 2]) -> (Pattern, String) {
+fn in_group(wait: &[&str], accounts: [GroupReading; 2]) -> (Finding, String) {
     let mut desktop = Desktop::new();
     let wait = desktop.scene.stack(wait);
     let done = desktop.scene.stack(&["|", "asm_common_interrupt", "bio_endio", "try_to_wake_up"]);
@@ -37,7 +38,7 @@ fn in_group(wait: &[&str], accounts: [GroupReading; 2]) -> (Pattern, String) {
         members: [(ui, vec![GroupId(1)])].into_iter().collect(),
     };
     let (stall, text) = judged(&trace);
-    (stall.finding.pattern, text)
+    (stall.finding, text)
 }
 
 fn wrote(bytes: u64, limits: &str) -> GroupReading {
@@ -55,11 +56,17 @@ fn wrote(bytes: u64, limits: &str) -> GroupReading {
 fn a_wait_for_a_disk_tells_the_limit_of_its_control_group() {
     let fsync = ["main", "save", "|", "ext4_sync_file", "jbd2_log_wait_commit", "io_schedule"];
     let limits = "wbps=4194304 riops=100";
-    let (pattern, text) = in_group(&fsync, [wrote(MIB, limits), wrote(5 * MIB, limits)]);
+    let (finding, text) = in_group(&fsync, [wrote(MIB, limits), wrote(5 * MIB, limits)]);
     let told = "Control group /app, which ui 100 is in, may only write 4 MiB/s to and make 100 \
                 reads/s from device 8:0: it read 0 B and wrote 4 MiB there in the 1.000 s between \
                 two readings of its counters.";
-    assert!(pattern == Pattern::IoWait && text.contains(told), "{text}");
+    assert!(finding.pattern == Pattern::IoWait && text.contains(told), "{text}");
+    assert!(text.contains("or the limit on it of control group /app"), "{text}");
+    assert_eq!(finding.evidence, Evidence::Inferred, "the disk may be quick: {text}");
+    // Far from its limit, it waited for the disk.
+    let (finding, text) = in_group(&fsync, [wrote(MIB, limits), wrote(2 * MIB, limits)]);
+    assert!(text.contains("Control group /app") && !text.contains("or the limit"), "{text}");
+    assert_eq!(finding.evidence, Evidence::Direct, "{text}");
     let (_, text) = in_group(&fsync, [wrote(MIB, limits), wrote(MIB, limits)]);
     assert!(!text.contains("Control group"), "it did nothing there: {text}");
     let (_, text) = in_group(&fsync, [wrote(MIB, ""), wrote(5 * MIB, "")]);
@@ -79,10 +86,10 @@ fn a_wait_for_memory_tells_how_often_its_control_group_reached_a_limit() {
         GroupReading { memory: Some(memory), ..GroupReading::default() }
     };
     let (old, new) = (account(&[("high", 10), ("low", 1)]), account(&[("high", 22), ("low", 9)]));
-    let (pattern, text) = in_group(&reclaim, [old.clone(), new]);
+    let (finding, text) = in_group(&reclaim, [old.clone(), new]);
     let told = "Control group /app, which ui 100 is in, reached limits of its memory in the 1.000 s \
                 between two readings of its counters: high 12 times. It had 63 MiB of 64 MiB in use.";
-    assert!(pattern == Pattern::Memory && text.contains(told), "{text}");
+    assert!(finding.pattern == Pattern::Memory && text.contains(told), "{text}");
     let (_, text) = in_group(&reclaim, [old.clone(), old]);
     assert!(!text.contains("Control group"), "it reached none: {text}");
 }

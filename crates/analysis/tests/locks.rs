@@ -192,6 +192,16 @@ fn regression_a_thread_that_overtakes_the_waiters_did_not_hold_the_lock_before()
     // If the lock does not say whose it was, nothing else does.
     trace.kept_waits.clear();
     assert_eq!(held_ms_in(&trace, [holder, thief]), [0, 499]);
+    // But that the holder released it meanwhile is seen.
+    let (stall, json) = readings(&trace);
+    assert_eq!((stall.finding.culprit, stall.finding.evidence), (Some(thief), Evidence::Inferred));
+    let told = json["cause"]["evidence_words"].as_str().unwrap_or_default();
+    assert!(told.contains("others released it, too, before thief 203"), "{json:#}");
+    // Another lock, or the thief's own release of it, tells nothing of that.
+    let at = trace.kept_wakes.iter().position(|wake| wake.wakee == other).expect("its wake-up");
+    trace.kept_wakes[at].futex_avma += 8;
+    let (stall, _) = readings(&trace);
+    assert_eq!(stall.finding.evidence, Evidence::Direct);
 }
 
 #[test]

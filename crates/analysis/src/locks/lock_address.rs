@@ -17,10 +17,12 @@ pub fn lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> 
         .or_else(|| futex_of(analysis, segment))
 }
 
+/// The kernel's number of `futex(2)`, on x86-64.
+pub(super) const SYS_FUTEX: u16 = 202;
+
 /// The futex for which a thread slept, if that was a lock: the one at which it was woken, or else the
 /// one at which it began to wait. They differ if it was moved from one to the other (`FUTEX_REQUEUE`).
 fn futex_of(analysis: &Analysis<'_>, segment: &Segment) -> Option<u64> {
-    const SYS_FUTEX: u16 = 202;
     let woken_at = segment.wake().and_then(|wake| analysis.woken_futex(wake));
     let waits_at = || {
         let wait = kept_wait(analysis, segment).filter(|wait| wait.syscall == Some(SYS_FUTEX));
@@ -31,7 +33,7 @@ fn futex_of(analysis: &Analysis<'_>, segment: &Segment) -> Option<u64> {
 }
 
 /// True for the address of a lock in the kernel, which is the same for all processes.
-fn is_kernel_avma(avma: u64) -> bool {
+pub(super) fn is_kernel_avma(avma: u64) -> bool {
     avma >> 63 == 1
 }
 

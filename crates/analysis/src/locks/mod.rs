@@ -1,10 +1,12 @@
 //! Locks: which waits are for one lock, and who releases it.
 
+mod hand_offs;
 pub(crate) mod kernel_locks;
 mod lock_address;
 mod releases;
 mod same_lock;
 
+pub(crate) use hand_offs::{Waiters, released_by_others};
 pub(crate) use lock_address::is_same_address;
 pub use lock_address::lock_of;
 pub use releases::{Release, releases};

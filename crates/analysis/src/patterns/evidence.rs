@@ -3,12 +3,13 @@
 use super::case::Case;
 use super::finding::Evidence;
 use crate::explain::{Cause, Hop, Piece, is_idle};
+use crate::locks::released_by_others;
 use crate::stacks::InterruptSource;
 use crate::wording::sentence::{Sentence, plural, sentence};
 use crate::{Analysis, WaitClass, WakeContext};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::Time;
+use unhitch_model::{Time, Window};
 
 /// What is weak about a hop. Of equally much time, the last is reported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,6 +20,8 @@ enum WeakKind {
     Deferred,
     /// The lock's owner before the sleeper queued is inferred.
     Queued,
+    /// Meanwhile another thread released the lock, which names no owner, to another waiter.
+    HandedOn,
     /// The sleeper waited for any event; that only the last one mattered is inferred.
     Events,
     /// The sleeper polled by its own timer; whom it waited for until the last poll is inferred.
@@ -43,12 +46,14 @@ struct Weak {
 
 impl Weak {
     /// What is weak about `hop`, and until when the time behind it depends on that.
-    /// `owner_follows`: the waits behind it lead to the owner that the lock named.
+    /// `owner_follows`: the waits behind it lead to the owner that the lock named. `held`: when the
+    /// thread that ended it is taken to have had the lock.
     fn of(
         analysis: &Analysis<'_>,
         index: usize,
         hop: &Hop,
         owner_follows: bool,
+        held: Option<Window>,
     ) -> Option<(Time, Self)> {
         let weak = |until: Time, kind: WeakKind| Some((until, Self { kind, hop: index }));
         match hop.class {
@@ -74,6 +79,9 @@ impl Weak {
             }
             WaitClass::Idle if hop.is_queued() => weak(hop.slept.start, WeakKind::Events),
             _ if hop.is_queued() => weak(hop.slept.start, WeakKind::Queued),
+            WaitClass::Lock if hop.owner.is_none() => {
+                weak(released_by_others(analysis, hop, held?)?, WeakKind::HandedOn)
+            }
             _ => None,
         }
     }
@@ -145,12 +153,19 @@ impl Case<'_> {
                 owner_follows[index as usize] = true;
             }
         }
+        let mut held: Vec<Option<Window>> = vec![None; hops.len()];
+        for piece in &self.explanation.pieces {
+            if let Some(held) = piece.hop.and_then(|hop| held.get_mut(hop as usize)) {
+                let start = held.map_or(piece.window.start, |held| held.start);
+                *held = Some(Window::new(start, piece.window.end));
+            }
+        }
         // Behind each hop: until when the time depends on something weak, here or nearer to the
         // victim, and on what.
         let mut until: Vec<Option<(Time, Weak)>> = Vec::with_capacity(hops.len());
         for (index, hop) in hops.iter().enumerate() {
             let inherited = hop.parent.and_then(|parent| *until.get(parent as usize)?);
-            let own = Weak::of(self.analysis, index, hop, owner_follows[index]);
+            let own = Weak::of(self.analysis, index, hop, owner_follows[index], held[index]);
             until.push(inherited.into_iter().chain(own).max_by_key(|(until, _)| *until));
         }
         let mut sums: FxHashMap<WeakKind, (u64, Weak)> = FxHashMap::default();
@@ -219,6 +234,12 @@ impl Case<'_> {
                     sleeper
                 ),
             },
+            WeakKind::HandedOn => sentence!(
+                "for {} of the time, the lock's owner is inferred: it names none, and others released \
+                 it, too, before {} did",
+                part,
+                self.name(hop.by)
+            ),
             WeakKind::Events => sentence!(
                 "for {} of the time, it is inferred which event mattered: {} waited for any, and \
                  those before that of {} are left out",

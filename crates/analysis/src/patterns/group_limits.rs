@@ -7,31 +7,79 @@ use crate::wording::sentence::{Sentence, count, duration, sentence};
 use std::collections::BTreeMap;
 use unhitch_model::{DeviceAccount, GroupId, GroupReading, ThreadId, Window, units};
 
+/// A limit on I/O of a control group, to a device that it used meanwhile.
+pub(super) struct IoLimit {
+    /// In words, with what the group used of it.
+    pub(super) sentence: Sentence,
+    /// The group's path.
+    pub(super) group: String,
+    /// The group used most of it between the two readings, so that requests may have waited for it.
+    pub(super) is_used_up: bool,
+}
+
 /// The limits on I/O of the control groups that `waiter` is in, to devices that they used meanwhile.
-pub(super) fn io(case: &Case<'_>, waiter: ThreadId) -> Vec<Sentence> {
-    let mut sentences = Vec::new();
+pub(super) fn io(case: &Case<'_>, waiter: ThreadId) -> Vec<IoLimit> {
+    let mut limits = Vec::new();
     for changed in changes(case, waiter) {
         for new in &changed.new.io {
             let Some(allowed) = allowed(new) else { continue };
             let old = changed.old.io.iter().find(|old| old.device == new.device);
             let old = old.cloned().unwrap_or_default();
-            let moved = |new: u64, old: u64| new.saturating_sub(old);
-            if new.reads > old.reads || new.writes > old.writes {
-                sentences.push(sentence!(
+            let moved = moved(&old, new);
+            if moved.reads > 0 || moved.writes > 0 {
+                let group = path(case, changed.group);
+                let sentence = sentence!(
                     "Control group {}, which {} is in, may only {} device {}: it read {} and wrote {} \
                      there in the {} between two readings of its counters.",
-                    path(case, changed.group),
+                    group.clone(),
                     case.name(waiter),
                     allowed,
                     new.device.clone(),
-                    units::bytes(moved(new.read_bytes, old.read_bytes)),
-                    units::bytes(moved(new.written_bytes, old.written_bytes)),
+                    units::bytes(moved.read_bytes),
+                    units::bytes(moved.written_bytes),
                     duration(changed.between.duration_ns())
-                ));
+                );
+                let is_used_up = is_used_up(&moved, changed.between.duration_ns());
+                limits.push(IoLimit { sentence, group, is_used_up });
             }
         }
     }
-    sentences
+    limits
+}
+
+/// What was moved from one reading to the next, with the limits of the later one.
+fn moved(old: &DeviceAccount, new: &DeviceAccount) -> DeviceAccount {
+    DeviceAccount {
+        device: new.device.clone(),
+        read_bytes: new.read_bytes.saturating_sub(old.read_bytes),
+        written_bytes: new.written_bytes.saturating_sub(old.written_bytes),
+        reads: new.reads.saturating_sub(old.reads),
+        writes: new.writes.saturating_sub(old.writes),
+        limits: new.limits.clone(),
+    }
+}
+
+/// True if at least half of what one of the limits lets through in `ns` was moved. *Why not more*:
+/// a group that waits for its limit in one second may have been idle in the next.
+fn is_used_up(moved: &DeviceAccount, ns: u64) -> bool {
+    limits(moved).any(|(name, per_second)| {
+        let used = match name {
+            "rbps" => moved.read_bytes,
+            "wbps" => moved.written_bytes,
+            "riops" => moved.reads,
+            "wiops" => moved.writes,
+            _ => 0,
+        };
+        u128::from(used) * 2 * 1_000_000_000 >= u128::from(per_second) * u128::from(ns)
+    })
+}
+
+/// Each limit by its name, with what it lets through in a second, of `wbps=4194304 riops=max`.
+fn limits(account: &DeviceAccount) -> impl Iterator<Item = (&str, u64)> {
+    account.limits.split(' ').filter_map(|limit| {
+        let (name, value) = limit.split_once('=')?;
+        Some((name, value.parse().ok()?))
+    })
 }
 
 /// How often a control group that `waiter` is in reached a limit of its memory meanwhile.
@@ -87,9 +135,7 @@ fn path(case: &Case<'_>, group: GroupId) -> String {
 
 /// `write 4 MiB/s to`, of `wbps=4194304`; nothing without a limit.
 fn allowed(account: &DeviceAccount) -> Option<String> {
-    let words = account.limits.split(' ').filter_map(|limit| {
-        let (name, value) = limit.split_once('=')?;
-        let number = value.parse().ok()?;
+    let words = limits(account).filter_map(|(name, number)| {
         Some(match name {
             "rbps" => format!("read {}/s from", units::bytes(number)),
             "wbps" => format!("write {}/s to", units::bytes(number)),

@@ -7,6 +7,7 @@ use super::finding::{Finding, Pattern};
 use super::group_limits;
 use crate::WaitClass;
 use crate::explain::{Cause, What};
+use crate::facts::Device;
 use crate::stacks::text::own_function;
 use crate::waits::waits_for;
 use crate::wording::sentence::{Sentence, count, duration, plural, sentence};
@@ -59,9 +60,17 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     sentences.extend(other_waiters(case));
     let Shown { sentences: requests, served_elsewhere } = disks::shown(case, waiter);
     sentences.extend(requests);
-    sentences.extend(group_limits::io(case, waiter));
-    let cause =
-        sentence!("a slow disk or file system{}.", in_function(", waited for in ", &function));
+    let limits = group_limits::io(case, waiter);
+    let used_up = limits.iter().find(|limit| limit.is_used_up).map(|limit| limit.group.clone());
+    let or_limit = used_up.as_ref().map_or_else(Sentence::default, |group| {
+        sentence!(", or the limit on it of control group {}", group.clone())
+    });
+    sentences.extend(limits.into_iter().map(|limit| limit.sentence));
+    let cause = sentence!(
+        "a slow disk or file system{}{}.",
+        or_limit,
+        in_function(", waited for in ", &function)
+    );
     let mut finding = Finding {
         culprit: Some(waiter),
         function,
@@ -74,8 +83,20 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         },
         ..case.finding(Pattern::IoWait, cause)
     };
+    weaken_by(case, &mut finding, ns, served_elsewhere, used_up);
+    Some(finding)
+}
+
+/// Weakens the finding by what is not known of the disk that was waited for, in all for `ns`.
+fn weaken_by(
+    case: &Case<'_>,
+    finding: &mut Finding,
+    ns: u64,
+    served_elsewhere: Option<Device>,
+    used_up: Option<String>,
+) {
     if let Some(disk) = served_elsewhere {
-        weaken(&mut finding, |_| {
+        weaken(finding, |_| {
             sentence!(
                 "disk {} is a file (a loop device) or another machine's (nbd), and what kept whoever \
                  serves it is not followed",
@@ -83,16 +104,24 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             )
         });
     }
+    if let Some(group) = used_up {
+        weaken(finding, |_| {
+            sentence!(
+                "how long requests waited for the limit of control group {}, before the disk got \
+                 them, is not recorded",
+                group
+            )
+        });
+    }
     let by_program = case.ns_of(|piece, _| {
         piece.cause == Cause::Io
-            && case.analysis.stacks.asks_server(piece.segment.wait_stack(trace))
+            && case.analysis.stacks.asks_server(piece.segment.wait_stack(case.analysis.trace))
     });
     if by_program * 2 >= ns {
-        weaken(&mut finding, |_| {
+        weaken(finding, |_| {
             Sentence::from("a program serves this file system (FUSE); which one is not known")
         });
     }
-    Some(finding)
 }
 
 /// How many waits for the device there were, and how long.

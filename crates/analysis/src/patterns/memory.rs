@@ -47,7 +47,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ))
         .chain(disks::shown(case, waiter).sentences)
         .chain(group_limits::memory(case, waiter))
-        .chain(group_limits::io(case, waiter))
+        .chain(group_limits::io(case, waiter).into_iter().map(|limit| limit.sentence))
         .collect(),
         advice: advice.to_owned(),
         ..case.finding(Pattern::Memory, cause)
