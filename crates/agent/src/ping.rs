@@ -30,6 +30,8 @@ const LONGER: Duration = Duration::from_millis(500);
 const GIVE_UP: Duration = Duration::from_secs(60);
 /// Maximum number of windows that are known to answer.
 const MAX_KNOWN: usize = 64;
+/// Maximum number of windows that have not answered yet. Others are not asked meanwhile.
+const MAX_ASKED: usize = 8;
 
 /// A window that did not answer for longer than the threshold.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,10 +62,11 @@ struct Asked {
     reported: bool,
 }
 
-/// Asks one window at a time.
+/// Asks each window once at a time. *Why not only one window*: who waits for one that hangs turns to
+/// another, which may hang as well.
 pub struct Ping {
     threshold: Duration,
-    asked: Option<Asked>,
+    asked: Vec<Asked>,
     /// Windows that have answered once, with their processes; oldest first.
     known: VecDeque<(Window, Option<u32>)>,
     serial: u32,
@@ -73,17 +76,18 @@ impl Ping {
     pub fn new(threshold: Duration) -> Self {
         // Window managers use the server's time as the serial: stay away from where that is now.
         let serial = u32::from_ne_bytes([0x5a; 4]) ^ std::process::id();
-        Self { threshold, asked: None, known: VecDeque::new(), serial }
+        Self { threshold, asked: Vec::new(), known: VecDeque::new(), serial }
     }
 
     /// True while a window has not answered.
     pub fn is_waiting(&self) -> bool {
-        self.asked.is_some()
+        !self.asked.is_empty()
     }
 
     /// Asks the window whether it answers.
     pub fn ask(&mut self, display: &Display, focus: Focus) -> Result<(), Error> {
-        if self.asked.is_some() || !focus.answers {
+        let is_asked = self.asked.iter().any(|asked| asked.focus.id() == focus.id());
+        if is_asked || self.asked.len() >= MAX_ASKED || !focus.answers {
             return Ok(());
         }
         self.serial = self.serial.wrapping_add(1);
@@ -99,7 +103,7 @@ impl Ping {
         display.hear_root(ANSWERS, true)?;
         display.connection.send_event(false, focus.window, EventMask::NO_EVENT, message)?;
         display.connection.flush()?;
-        self.asked = Some(Asked { focus, serial: self.serial, sent_ns: now_ns(), reported: false });
+        self.asked.push(Asked { focus, serial: self.serial, sent_ns: now_ns(), reported: false });
         Ok(())
     }
 
@@ -113,11 +117,12 @@ impl Ping {
         let is_answer = message.type_ == display.atoms.WM_PROTOCOLS
             && message.format == 32
             && data[0] == display.atoms._NET_WM_PING;
-        let fits = |asked: &mut Asked| data[1] == asked.serial && data[2] == asked.focus.window;
-        let Some(asked) = self.asked.take_if(|asked| is_answer && fits(asked)) else {
+        let fits = |asked: &Asked| data[1] == asked.serial && data[2] == asked.focus.window;
+        let Some(at) = self.asked.iter().position(|asked| is_answer && fits(asked)) else {
             return Ok(Found::default());
         };
-        display.hear_root(ANSWERS, false)?;
+        let asked = self.asked.swap_remove(at);
+        display.hear_root(ANSWERS, self.is_waiting())?;
         Ok(self.answered(&asked, now_ns()))
     }
 
@@ -133,26 +138,26 @@ impl Ping {
         Found { mark: Some(hang.mark()), hang: None }
     }
 
-    /// Looks whether the answer is overdue.
+    /// Looks for an answer that is overdue; for the next one at the next look.
     pub fn look(&mut self, display: &Display) -> Result<Found, Error> {
         let now = now_ns();
-        let Some(asked) = &mut self.asked else { return Ok(Found::default()) };
-        let waited = Duration::from_nanos(now.saturating_sub(asked.sent_ns));
-        if waited < self.threshold + LONGER {
-            return Ok(Found::default());
-        }
-        let is_gone = waited > GIVE_UP || !display.exists(&asked.focus)?;
+        let waited = |asked: &Asked| Duration::from_nanos(now.saturating_sub(asked.sent_ns));
         let mut found = Found::default();
-        if !is_gone && !asked.reported && self.known.contains(&asked.focus.id()) {
-            asked.reported = true;
-            found.hang = Some(asked.hang(now, false));
-        }
-        if is_gone {
-            // Until it answers again, its hang is the one that was reported.
-            let gone = asked.focus.id();
-            self.asked = None;
-            self.known.retain(|known| *known != gone);
-            display.hear_root(ANSWERS, false)?;
+        for at in (0..self.asked.len()).rev() {
+            let asked = &mut self.asked[at];
+            if waited(asked) < self.threshold + LONGER {
+                continue;
+            }
+            let window = asked.focus.id();
+            if waited(asked) > GIVE_UP || !display.exists(&asked.focus)? {
+                // Until it answers again, its hang is the one that was reported.
+                self.asked.swap_remove(at);
+                self.known.retain(|known| *known != window);
+                display.hear_root(ANSWERS, self.is_waiting())?;
+            } else if !asked.reported && found.hang.is_none() && self.known.contains(&window) {
+                asked.reported = true;
+                found.hang = Some(asked.hang(now, false));
+            }
         }
         Ok(found)
     }

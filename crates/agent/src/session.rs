@@ -37,7 +37,10 @@ pub struct Session {
     ping: Option<Ping>,
     focus: Option<Focused>,
     pressed: Option<Instant>,
-    next_ping: Instant,
+    /// When answers that are due, or the window with the focus, are looked at again.
+    next_look: Instant,
+    /// When the window with the focus is asked again.
+    next_ask: Instant,
     events: Sender<Event>,
     /// Marks that are not sent yet: those of one look are sent at once, and before anything else
     /// that may lead to a save.
@@ -89,7 +92,8 @@ impl Session {
             ping,
             focus: None,
             pressed: None,
-            next_ping: Instant::now(),
+            next_look: Instant::now(),
+            next_ask: Instant::now(),
             events,
             made: Vec::new(),
             marks,
@@ -153,11 +157,11 @@ impl Session {
         }
     }
 
-    /// How long events are collected: at most until a ping is due.
+    /// How long events are collected: at most until windows are looked at.
     fn collect(&self) -> Duration {
         let is_pinging = self.activity.as_ref().is_some_and(Activity::in_use);
-        let to_ping = self.next_ping.saturating_duration_since(Instant::now());
-        if is_pinging { COLLECT.min(to_ping) } else { COLLECT }
+        let to_look = self.next_look.saturating_duration_since(Instant::now());
+        if is_pinging { COLLECT.min(to_look) } else { COLLECT }
     }
 
     /// True while a window has not answered.
@@ -174,14 +178,13 @@ impl Session {
             return Ok(None);
         }
         let now = Instant::now();
-        if self.next_ping <= now {
-            let interval = if ping.is_waiting() { OVERDUE_INTERVAL } else { INTERVAL };
-            self.next_ping = now + interval;
-            if ping.is_waiting() {
-                let found = ping.look(&self.display)?;
-                self.tell(found);
-                self.send_marks();
-            } else {
+        if self.next_look <= now {
+            let is_waiting = ping.is_waiting();
+            self.next_look = now + if is_waiting { OVERDUE_INTERVAL } else { INTERVAL };
+            let found = if is_waiting { Some(ping.look(&self.display)?) } else { None };
+            // While one window does not answer, another may get the focus.
+            if self.next_ask <= now {
+                self.next_ask = now + INTERVAL;
                 activity.look(&self.display)?;
                 if activity.in_use() {
                     let before = self.focus.take();
@@ -189,12 +192,18 @@ impl Session {
                     if let Some(window) = &focus.window {
                         ping.ask(&self.display, window.clone())?;
                     }
-                } else {
-                    return Ok(None);
                 }
             }
+            let has_to_look = activity.in_use() || ping.is_waiting();
+            if let Some(found) = found {
+                self.tell(found);
+                self.send_marks();
+            }
+            if !has_to_look {
+                return Ok(None);
+            }
         }
-        Ok(Some(self.next_ping.saturating_duration_since(Instant::now())))
+        Ok(Some(self.next_look.saturating_duration_since(Instant::now())))
     }
 
     fn handle(&mut self, event: &XEvent) -> Result<(), Error> {

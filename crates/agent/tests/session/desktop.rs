@@ -91,10 +91,15 @@ impl Desktop {
 
     /// A window of GTK that has the focus.
     pub fn window(&self) -> Program {
+        self.window_called("victim")
+    }
+
+    /// The same with another title.
+    pub fn window_called(&self, title: &str) -> Program {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../agent/tests/session/window.py");
-        let window = self.start_program("/usr/bin/python3", &[script]);
+        let window = self.start_program("/usr/bin/python3", &[script, title]);
         window.line("mapped");
-        self.focus("victim");
+        self.focus(title);
         window
     }
 

@@ -20,6 +20,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("full_marks_have_the_key", full),
     ("off_selects_no_event_of_input", off),
     ("a_window_that_does_not_answer_is_saved_and_marked", hang),
+    ("while_one_window_hangs_another_that_hangs_is_saved_too", second_hang),
     ("regression_a_window_that_has_ended_is_not_taken_for_the_next_one", ended),
     ("after_a_pause_the_window_is_asked_again", pause),
     ("a_window_that_does_not_speak_of_pings_is_not_asked", xterm_is_not_asked),
@@ -344,6 +345,35 @@ fn hang() -> Result<(), Missing> {
     let of_this = saves.iter().filter(|save| ns(&save["trigger"], "from_ns") == from);
     assert_eq!(of_this.count(), 1, "one save per hang");
     assert!(desktop.recorder.marks().iter().all(|mark| mark["kind"] == "ping"), "input is off");
+    Ok(())
+}
+
+/// Who waits for a window that hangs turns to another one.
+fn second_hang() -> Result<(), Missing> {
+    let desktop = Session::start()?;
+    let _agent = desktop.agent("not_answering_ms = 800");
+    let mut windows = ["first", "second"].map(|title| (title, desktop.window_called(title)));
+    let typed = |pid: u32, what: &str, seen: &dyn Fn() -> Vec<Value>| {
+        until(what, || {
+            desktop.xdotool(&["key", "a"]);
+            seen().into_iter().find(|seen| seen["pid"] == pid)
+        })
+    };
+    for (title, window) in &windows {
+        desktop.focus(title);
+        typed(window.pid(), "an answer", &|| {
+            desktop.recorder.marks().into_iter().filter(|mark| mark["answered"] == true).collect()
+        });
+    }
+    // None of them answers before the end.
+    for (title, window) in &mut windows {
+        desktop.focus(title);
+        window.tell("hang");
+        window.line("hangs");
+        let saved =
+            || desktop.recorder.saves().iter().map(|save| save["trigger"].clone()).collect();
+        typed(window.pid(), "a save", &saved);
+    }
     Ok(())
 }
 

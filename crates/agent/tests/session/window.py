@@ -1,4 +1,4 @@
-"""A window of GTK with a line of text. `hang SECONDS` on standard input keeps its thread away from
+"""A window of GTK with a line of text; its title is the argument. `hang SECONDS` on standard input keeps its thread away from
 its event loop, `hang` until the next line. Prints when that begins and ends (CLOCK_MONOTONIC), and
 `drawn` when what was typed is on the screen."""
 import os
@@ -11,7 +11,7 @@ import gi
 gi.require_version("Gtk", "3.0")
 from gi.repository import GLib, Gtk  # noqa: E402
 
-window = Gtk.Window(title="victim")
+window = Gtk.Window(title=sys.argv[1])
 entry = Gtk.Entry()
 window.add(entry)
 window.connect("map-event", lambda *_: print("mapped", os.getpid(), flush=True))
