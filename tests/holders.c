@@ -1,6 +1,6 @@
 /* Threads that wait for a mutex which passes from the one that held it for long to another, and
-   from that one to them: holders queue | thief | nested. Returns 3 if another thread got the mutex
-   than was planned. */
+   from that one to them: holders queue | thief | nested [robust | inheriting]. Returns 3 if another
+   thread got the mutex than was planned. Or one that waits for it again and again: often. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -12,8 +12,10 @@
 #define HELD_MS 300
 #define PASSED_ON_MS 20
 #define OTHERWISE 3
+#define ROUNDS 60
+#define ROUND_MS 4
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t mutex;
 static pthread_mutex_t inner = PTHREAD_MUTEX_INITIALIZER;
 /* Who got `mutex`, in this order. */
 static const char *volatile took[8];
@@ -95,14 +97,61 @@ static void *wait_inside(void *name)
 	return 0;
 }
 
+/* The rounds in which the holder has the mutex are odd. */
+static volatile int round_now;
+
+static void *wait_often(void *name)
+{
+	begin(name);
+	for (int round = 1; round < 2 * ROUNDS; round += 2) {
+		while (round_now != round)
+			usleep(100);
+		pthread_mutex_lock(&mutex);
+		round_now = round + 1;
+		pthread_mutex_unlock(&mutex);
+	}
+	return 0;
+}
+
+static void hold_often(void)
+{
+	for (int round = 1; round < 2 * ROUNDS; round += 2) {
+		pthread_mutex_lock(&mutex);
+		round_now = round;
+		keep(ROUND_MS);
+		pthread_mutex_unlock(&mutex);
+		while (round_now == round)
+			usleep(100);
+	}
+}
+
+/* The mutex that all want, of this kind. */
+static void make_mutex(const char *kind)
+{
+	pthread_mutexattr_t attributes;
+	pthread_mutexattr_init(&attributes);
+	if (!strcmp(kind, "robust"))
+		pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+	if (!strcmp(kind, "inheriting"))
+		pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+	pthread_mutex_init(&mutex, &attributes);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t threads[3];
 	int count = 0;
+	make_mutex(argc > 2 ? argv[2] : "");
 	const char *mode = argc > 1 ? argv[1] : "", *last = "other";
 	/* Its unwind tables are there before it waits. */
 	usleep(2500000);
 	pthread_setname_np(pthread_self(), "holder");
+	if (!strcmp(mode, "often")) {
+		pthread_t hungry;
+		pthread_create(&hungry, 0, wait_often, "hungry");
+		hold_often();
+		return pthread_join(hungry, 0);
+	}
 	if (!strcmp(mode, "nested")) {
 		pthread_mutex_lock(&inner);
 		threads[count++] = start_and_wait("other", wait_inside);

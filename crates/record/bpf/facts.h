@@ -57,7 +57,7 @@ int BPF_PROG(on_signal, int sig, void *info, struct task_struct *task, int group
 	if (own_stack && wanted_wait_ns(now) <= LONG_WAITS * min_wait_ns) {
 		// An exception is no interrupt.
 		interrupt = stacks(ctx, ring, cpu, now, AT_WAKING, 0, 0, &kernel_stack, &user_stack);
-		spend(ring, now);
+		spend(now);
 	}
 	// An interrupt has nothing to do with the current thread.
 	u32 sender = interrupt ? 0 : current->pid;
@@ -117,7 +117,6 @@ int BPF_PROG(on_request_done, struct request *request, u8 status, unsigned int b
 		return 0;
 	u64 now = bpf_ktime_get_ns();
 	u64 begun = request->start_time_ns, issued = request->io_start_time_ns;
-	ring->requests++;
 	if (!begun || now - begun < MIN_REQUEST_NS)
 		goto out;
 	u64 address = address_of(ring, request);
@@ -200,7 +199,6 @@ int BPF_PROG(on_end_of_interrupt, int irq, struct irqaction *action)
 		return 0;
 	u64 now = bpf_ktime_get_ns(), ns = now - ring->interrupt_began_ns;
 	ring->interrupt_began_ns = 0;
-	ring->interrupts_ns += ns;
 	if (ns >= MIN_HANDLER_NS)
 		ran_for_long(now, ns, INTERRUPT_RAN, irq, action->name);
 	return 0;
@@ -214,7 +212,6 @@ int BPF_PROG(on_end_of_soft_interrupt, unsigned int vector)
 		return 0;
 	u64 now = bpf_ktime_get_ns(), ns = now - ring->soft_interrupt_began_ns;
 	ring->soft_interrupt_began_ns = 0;
-	ring->soft_interrupts_ns += ns;
 	if (ns >= MIN_HANDLER_NS)
 		ran_for_long(now, ns, SOFT_INTERRUPT_RAN, vector, 0);
 	return 0;
@@ -302,9 +299,13 @@ static __always_inline u64 bytes_of(struct folio *folio)
 	u64 flags = 0;
 	bpf_probe_read_kernel(&flags, sizeof(flags), folio);
 	bool large = flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1;
-	if (!large || !bpf_core_field_exists(folio->_flags_1))
-		return PAGE_BYTES;
-	return (u64)PAGE_BYTES << (BPF_CORE_READ(folio, _flags_1) & 0xff & 31);
+	struct folio___of_old *old = (void *)folio;
+	u32 order = 0;
+	if (large && bpf_core_field_exists(old->_folio_order))
+		order = BPF_CORE_READ(old, _folio_order);
+	else if (large && bpf_core_field_exists(folio->_flags_1))
+		order = BPF_CORE_READ(folio, _flags_1) & 0xff;
+	return (u64)PAGE_BYTES << (order & 31);
 }
 
 SEC("tp_btf/writeback_dirty_folio")
@@ -315,8 +316,9 @@ int BPF_PROG(on_dirtied, struct folio *folio, struct address_space *mapping)
 				 mapping ? BPF_CORE_READ(mapping, host, i_sb, s_dev) : 0 };
 	u64 bytes = bytes_of(folio), *known = bpf_map_lookup_elem(&writers, &writer);
 	u64 sum = known ? __sync_fetch_and_add(known, bytes) + bytes : bytes;
+	u64 left = sum < DIRTIED_BYTES ? sum : 0;
 	if (!known)
-		bpf_map_update_elem(&writers, &writer, &bytes, BPF_ANY);
+		bpf_map_update_elem(&writers, &writer, &left, BPF_ANY);
 	// Of two CPUs at once, one notes it.
 	if (sum < DIRTIED_BYTES ||
 	    (known && __sync_val_compare_and_swap(known, sum, 0) != sum))

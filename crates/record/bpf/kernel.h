@@ -218,6 +218,11 @@ struct folio {
 	unsigned long _flags_1;
 };
 
+// Before 6.6.
+struct folio___of_old {
+	unsigned char _folio_order;
+};
+
 struct seq_file;
 
 struct bpf_iter_meta {

@@ -16,7 +16,9 @@
 #define FUTEX_CMP_REQUEUE_PI 12
 #define FUTEX_LOCK_PI2 13
 #define FUTEX_COMMAND_MASK 0x7f
+// In a futex that holds the owner's id: of PI futexes, and of the robust mutexes of glibc.
 #define FUTEX_TID_MASK 0x3fffffff
+#define FUTEX_WAITERS 0x80000000
 
 // The beginning of glibc's pthread_mutex_t (nptl/bits/struct_mutex.h).
 struct glibc_mutex {
@@ -32,12 +34,13 @@ struct glibc_mutex {
 #define CONTENDED 2
 // All type, protocol and elision bits.
 #define GLIBC_KINDS 0x3ff
+#define GLIBC_ROBUST 0x10
 
-// Whether the registers are those of a system call: the instruction leaves its return address in
-// rcx, and everything else that enters the kernel does not.
+// Whether the registers are those of a system call: whatever else enters the kernel leaves no number of
+// one there.
 static __always_inline bool in_syscall(struct pt_regs *regs)
 {
-	return regs->cs == USER_CS && regs->cx == regs->ip;
+	return regs->cs == USER_CS && (s64)regs->orig_ax >= 0;
 }
 
 // The thread that holds the lock that `regs` wait for, or waited for until now: then whoever took it
@@ -55,11 +58,14 @@ static __always_inline u32 lock_owner(struct pt_regs *regs, bool is_back)
 			return 0;
 		return word & FUTEX_TID_MASK;
 	}
+	bool is_robust = regs->dx & FUTEX_WAITERS;
 	if ((command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET) ||
-	    (u32)regs->dx != CONTENDED ||
+	    ((u32)regs->dx != CONTENDED && !is_robust) ||
 	    bpf_probe_read_user(&mutex, sizeof(mutex), (void *)regs->di))
 		return 0;
 	bool is_held = mutex.lock == CONTENDED || (is_back && mutex.lock == HELD);
+	if (is_robust)
+		is_held = mutex.kind & GLIBC_ROBUST && (mutex.lock & FUTEX_TID_MASK) == mutex.owner;
 	bool is_mutex = is_held && mutex.users && !(mutex.kind & ~GLIBC_KINDS);
 	return is_mutex ? mutex.owner : 0;
 }
@@ -72,7 +78,8 @@ static __always_inline bool is_lock_wait(struct task_struct *task)
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	u32 command = regs->si & FUTEX_COMMAND_MASK;
 	return regs->orig_ax == SYS_FUTEX && in_syscall(regs) &&
-	       (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2 || (u32)regs->dx == CONTENDED);
+	       (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2 ||
+		(u32)regs->dx == CONTENDED || regs->dx & FUTEX_WAITERS);
 }
 
 // The futex at which a thread that is in the system call of `regs` wakes others; 0 if there is none,

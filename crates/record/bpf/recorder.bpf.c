@@ -222,7 +222,6 @@ static __always_inline void repair(struct cpu_ring *ring, u32 cpu, u64 now, u32 
 	}
 	ring->current = current;
 	ring->python = 0;
-	ring->repairs++;
 }
 
 // A thread comes on: whether its wait, or the time in which it was ready to run, is to be written with
@@ -376,7 +375,7 @@ static __always_inline int came_on(void *ctx, struct task_struct *task, bool is_
 			       was_blocked ? slot->place : 0, &kernel_stack, &user_stack);
 		else
 			kernel_stack = stack_of_next(cpu, now, task);
-		spend(ring, now);
+		spend(now);
 		if (was_blocked)
 			slot->blocked_us = 0;
 		// Without the caller of schedule(), places of one stack cannot be told apart.
@@ -387,7 +386,6 @@ static __always_inline int came_on(void *ctx, struct task_struct *task, bool is_
 		}
 	} else if (!ring->pending_known) {
 		flags = STACKS_OVER_BUDGET;
-		ring->over_budget++;
 	}
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	bool called = !(task->flags & PF_KTHREAD) && in_syscall(regs);
@@ -455,7 +453,7 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 	ring->wakings++;
 	struct task_slot *slot = slot_of(tid);
 	u32 place = 0, known_place = 0;
-	bool is_long = is_new, due = is_new && wanted_wait_ns(now) <= LONG_WAITS * min_wait_ns;
+	bool due = is_new && wanted_wait_ns(now) <= LONG_WAITS * min_wait_ns;
 	if (slot && blocked_since(slot) && !slot->woken_us) {
 		u64 blocked = now - slot->since_ns;
 		u32 in_all = add_blocked(slot->waker_blocked_us, blocked);
@@ -464,7 +462,6 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		known_place = note_waker(slot, place, now);
 		due |= is_due(in_all, known_place, now);
 		slot->waker_blocked_us = due ? 0 : in_all;
-		is_long |= blocked >= min_wait_ns;
 	}
 	u32 kernel_stack = 0, user_stack = 0, flags = 0;
 	if (due) {
@@ -473,15 +470,13 @@ static __always_inline int woken(void *ctx, struct task_struct *wakee, bool is_n
 		flags = !own_stack && !by_interrupt ? BY_THREAD : 0;
 		// An exception is no interrupt.
 		interrupt = own_stack ? by_interrupt : true;
-		spend(ring, now);
+		spend(now);
 		// An interrupt can come anywhere.
 		if (slot && place && !by_interrupt) {
 			u32 number = remember_place(slot->wakers, &slot->next_waker, place);
 			slot->known_waker = number;
 			flags |= FLAGS_OF_PLACE(number);
 		}
-	} else if (is_long && !known_place) {
-		ring->over_budget++;
 	}
 	u32 source = is_new ? FROM_NEW_THREAD : interrupt ? FROM_INTERRUPT : FROM_THREAD;
 	write_short(ring, cpu, now, WAKING,
@@ -532,7 +527,8 @@ int BPF_PROG(on_end_of_contention, void *lock, int result)
 {
 	u32 tid = bpf_get_current_pid_tgid();
 	struct task_slot *slot = tid ? slot_of(tid) : 0;
-	if (slot)
+	// While it waits for one, it may have spun for another, or an interrupt may have.
+	if (slot && slot->kernel_lock == (u64)lock)
 		slot->kernel_lock = 0;
 	return 0;
 }

@@ -48,17 +48,11 @@ struct cpu_ring {
 	u32 pending_known; // whether its stack is known by its place
 	u64 interrupt_began_ns; // since when the handler of an interrupt runs; 0: none does
 	u64 soft_interrupt_began_ns;
-	u64 interrupts_ns; // time in handlers of interrupts
-	u64 soft_interrupts_ns;
-
-	u64 stacks_ns; // time that went into stacks
-	u64 over_budget; // stacks that were not taken because of that
 	u64 cached; // stacks that were not unwound, because they were as remembered
-	u64 unwound;
 	u64 differed; // of those that were compared, stacks that were not as remembered
-	u64 repairs;
+
 	u64 not_reserved; // records lost because programs kept interrupting each other
-	u64 requests; // to disks, that were done
+	u64 unused[7]; // the next ring is on another line
 };
 _Static_assert(sizeof(struct cpu_ring) == 192, "as in bpf.rs");
 

@@ -107,10 +107,9 @@ static __always_inline u64 wanted_wait_ns(u64 now)
 	return wait;
 }
 
-static __always_inline void spend(struct cpu_ring *ring, u64 since)
+static __always_inline void spend(u64 since)
 {
 	u64 spent = bpf_ktime_get_ns() - since;
-	ring->stacks_ns += spent;
 	struct shared *shared = the_shared();
 	// A debt is limited: what was spent once must not silence the recorder for long.
 	if (shared && shared->budget_ns > -BUDGET_CAP_NS * 2)
@@ -656,8 +655,7 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 		if (!cached && in_interrupt == interrupt_stack)
 			remember_kernel(scratch);
 	}
-	if (scratch->key)
-		*(cached ? &ring->cached : &ring->unwound) += 1;
+	ring->cached += scratch->key && cached;
 	if (expected)
 		ring->differed += expected != hash_frames(scratch);
 	*kernel_stack = define(scratch);
@@ -674,7 +672,7 @@ static __always_inline bool stacks(void *ctx, struct cpu_ring *ring, u32 cpu, u6
 			scratch->unwind.end = ENDS_WITHOUT_TABLES;
 		else if (scratch->unwind.leaf_unknown)
 			scratch->unwind.end = ENDS_OUTSIDE_CODE;
-		*(scratch->was_cached ? &ring->cached : &ring->unwound) += 1;
+		ring->cached += scratch->was_cached;
 		ring->differed += scratch->differs;
 		if (scratch->unwind.java_tgid)
 			name_java_frames(scratch);

@@ -82,8 +82,8 @@ static __always_inline struct task_slot *slot_of(u32 tid)
 // fastest has gone an eighth on.
 __noinline int let_places_age(u32 cpu, u64 position)
 {
-	u32 index = cpu * blocks_per_cpu + ((position / BLOCK_BYTES - blocks_per_cpu / 8) &
-						     (blocks_per_cpu - 1));
+	u32 index = cpu * blocks_per_cpu +
+		    ((position / BLOCK_BYTES - blocks_per_cpu / 8) & (blocks_per_cpu - 1));
 	struct block *block = bpf_map_lookup_elem(&blocks, &index);
 	struct shared *shared = the_shared();
 	if (!block || !shared)
@@ -114,8 +114,10 @@ static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32
 		u32 used = head & (BLOCK_BYTES - 1);
 		// An interrupted program may have taken the block, but not begun it.
 		bool begun = *(volatile u64 *)&ring->begun == head / BLOCK_BYTES + 1;
+		// An interrupting program may have begun the block a little later than `now`.
+		u64 delta_ns = now > base ? now - base : 0;
 		bool next = used == 0 || !begun || used + room > BLOCK_BYTES ||
-			    now - base > MAX_DELTA_NS;
+			    delta_ns > MAX_DELTA_NS;
 		u64 start = next && used ? (head | (BLOCK_BYTES - 1)) + 1 : head;
 		u64 position = next ? start + sizeof(struct block_header) : start;
 		if (__sync_val_compare_and_swap(&ring->head, head, position + len) != head)
@@ -141,14 +143,13 @@ static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32
 			header->cpu = cpu;
 			*(volatile u64 *)&ring->base_ns = now;
 			*(volatile u64 *)&ring->begun = header->number;
-			base = now;
+			delta_ns = 0;
 			let_places_age(cpu, position);
 		}
 		at->ring = ring;
 		at->block = block->bytes;
 		at->offset = position & (BLOCK_BYTES - 1);
-		// An interrupting program may have begun the block a little later than `now`.
-		at->delta_ns = now > base ? now - base : 0;
+		at->delta_ns = delta_ns;
 		at->position = position;
 		return true;
 	}
@@ -157,7 +158,7 @@ static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32
 }
 
 // Programs on one CPU end in the reverse order of their beginning: when the first one ends, all
-// that was reserved has been written.
+// that was reserved has been written. One that interrupts it as it ends tells of more: then that holds.
 static __always_inline struct cpu_ring *enter(u32 cpu)
 {
 	struct cpu_ring *ring = bpf_map_lookup_elem(&cpus, &cpu);
@@ -168,8 +169,14 @@ static __always_inline struct cpu_ring *enter(u32 cpu)
 
 static __always_inline void leave(struct cpu_ring *ring)
 {
-	if (--ring->depth == 0)
-		*(volatile u64 *)&ring->written = ring->head;
+	if (--ring->depth != 0)
+		return;
+	for (int attempt = 0; attempt < 3; attempt++) {
+		u64 head = *(volatile u64 *)&ring->head;
+		*(volatile u64 *)&ring->written = head;
+		if (*(volatile u64 *)&ring->head == head)
+			return;
+	}
 }
 
 // A pointer as a number: the verifier lets nobody calculate with one that was not in a map.

@@ -2,8 +2,8 @@
 //!
 //! `/proc/P/task/T/syscall` (proc(5)) contains the address of the futex word. In a
 //! `pthread_mutex_t`, glibc keeps the lock word at 0, the owner's tid at 8, the number of users at
-//! 12 and the kind at 16 (nptl/bits/struct_mutex.h). A PI futex holds the owner's tid in the word
-//! itself (futex(2)). But a futex word can belong to anything (a condition variable, a Rust mutex),
+//! 12 and the kind at 16 (nptl/bits/struct_mutex.h). A PI futex, and a robust mutex, hold the owner's tid
+//! in the word itself (futex(2)). But a futex word can belong to anything (a condition variable, a Rust mutex),
 //! and a wrong owner is worse than none: an owner is accepted only if all these fields are
 //! plausible and it is a live thread of the same process.
 
@@ -84,17 +84,18 @@ fn owner(call: Call, mutex: &[u8; MUTEX_LEN]) -> Option<u32> {
     const CONTENDED: u32 = 2;
     /// All type, protocol and elision bits of a glibc mutex's kind field.
     const KIND_MASK: u32 = 0x3ff;
+    const KIND_ROBUST: u32 = 0x10;
     let word =
         |index: usize| u32::from_le_bytes(std::array::from_fn(|byte| mutex[4 * index + byte]));
     let (lock, owner, users, kind) = (word(0), word(2), word(3), word(4));
     match call.operation {
-        FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => Some(lock & 0x3fff_ffff),
+        FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => Some(lock & libc::FUTEX_TID_MASK),
         FUTEX_WAIT | FUTEX_WAIT_BITSET => {
-            let is_mutex = call.expected == CONTENDED
-                && lock == CONTENDED
-                && users > 0
-                && kind & !KIND_MASK == 0;
-            is_mutex.then_some(owner)
+            let is_held = match call.expected & libc::FUTEX_WAITERS != 0 {
+                true => kind & KIND_ROBUST != 0 && lock & libc::FUTEX_TID_MASK == owner,
+                false => call.expected == CONTENDED && lock == CONTENDED,
+            };
+            (is_held && users > 0 && kind & !KIND_MASK == 0).then_some(owner)
         }
         _ => None,
     }
@@ -146,5 +147,9 @@ mod tests {
             Some(77),
             "priority inheritance"
         );
+        let robust = Call { expected: 0x8000_004d, ..wait };
+        assert_eq!(owner(robust, &mutex(0x8000_004d, 77, 1, 0x10)), Some(77), "robust");
+        assert_eq!(owner(robust, &mutex(0x8000_004d, 77, 1, 0)), None, "a value of another kind");
+        assert_eq!(owner(robust, &mutex(0x8000_004e, 77, 1, 0x10)), None, "just taken");
     }
 }

@@ -157,7 +157,10 @@ impl Snapshot {
             .map(|(((_, ring), point), buffer)| ring.copy(point, buffer))
             .collect();
         if let Some(engine) = &session.engine {
-            (self.bpf_rings, self.warnings) = (Some(engine.copy()), engine.warnings());
+            let mut copy = engine.copy();
+            self.warnings = engine.warnings();
+            self.warnings.append(&mut copy.warnings);
+            self.bpf_rings = Some(copy);
         }
         for ((cpu, _), copy) in rings.iter().zip(copies) {
             let span = span(&copy, cpu.cpu, cpu.started, &self.info, &mut self.warnings);

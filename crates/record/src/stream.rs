@@ -178,7 +178,7 @@ impl Stream {
         let ends: Vec<u64> = engine.cpus().iter().map(|&cpu| engine.written(cpu)).collect();
         let (mut fullest, mut pieces) = (0_f64, Vec::new());
         for ((index, &cpu), end) in engine.cpus().iter().enumerate().zip(ends) {
-            let waiting = (end - self.positions[index]) as f64;
+            let waiting = end.saturating_sub(self.positions[index]) as f64;
             fullest = fullest.max(waiting / engine.ring_bytes() as f64);
             while self.positions[index] < end {
                 let from = self.positions[index];

@@ -34,11 +34,15 @@ fn skipped(name: &str, reason: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
 }
 
+/// What tests check of a `perf.data` is what performance events record.
 fn options(ring_bytes: usize) -> Options {
+    options_of(EngineChoice::Perf, ring_bytes)
+}
+
+fn options_of(engine: EngineChoice, ring_bytes: usize) -> Options {
     let mut options = Options::default();
     options.ring_bytes_per_cpu = Some(ring_bytes);
-    // What they check of a `perf.data` is what performance events record.
-    options.engine = EngineChoice::Perf;
+    options.engine = engine;
     options
 }
 
@@ -249,8 +253,13 @@ fn live_perf_reads_what_we_write() {
 #[test]
 fn live_saves_in_a_storm_have_no_gaps() {
     let _alone = alone();
+    saves_in_a_storm(EngineChoice::Perf);
+    saves_in_a_storm(EngineChoice::Bpf);
+}
+
+fn saves_in_a_storm(engine: EngineChoice) {
     let name = "live_saves_in_a_storm_have_no_gaps";
-    let Some(mut recorder) = start(name, &options(64 << 20)) else { return };
+    let Some(mut recorder) = start(name, &options_of(engine, 64 << 20)) else { return };
     let storm = PingPong::start(8);
     thread::sleep(Duration::from_millis(300));
     let mut first = recorder.snapshot();
@@ -287,7 +296,7 @@ fn live_saves_in_a_storm_have_no_gaps() {
         assert_eq!(
             breaks(&trace),
             Vec::<String>::new(),
-            "{name} save of {} switches",
+            "{engine:?}: {name} save of {} switches",
             trace.switches.len()
         );
         traces.push(trace);
@@ -308,11 +317,13 @@ fn live_saves_in_a_storm_have_no_gaps() {
 #[test]
 fn live_small_rings_are_copied_clean_while_they_are_overwritten() {
     let _alone = alone();
-    let Some(mut recorder) =
-        start("live_small_rings_are_copied_clean_while_they_are_overwritten", &options(256 << 10))
-    else {
-        return;
-    };
+    copies_of_small_rings(EngineChoice::Perf);
+    copies_of_small_rings(EngineChoice::Bpf);
+}
+
+fn copies_of_small_rings(engine: EngineChoice) {
+    let name = "live_small_rings_are_copied_clean_while_they_are_overwritten";
+    let Some(mut recorder) = start(name, &options_of(engine, 256 << 10)) else { return };
     let storm = PingPong::start(8);
     thread::sleep(Duration::from_millis(100));
     let snapshots: Vec<Snapshot> = (0..12).map(|_| recorder.snapshot()).collect();
@@ -325,7 +336,7 @@ fn live_small_rings_are_copied_clean_while_they_are_overwritten() {
             "{:?}",
             saved.warnings
         );
-        assert_eq!(breaks(&open(&saved)), Vec::<String>::new(), "round {round}");
+        assert_eq!(breaks(&open(&saved)), Vec::<String>::new(), "{engine:?}: round {round}");
     }
 }
 

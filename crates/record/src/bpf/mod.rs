@@ -133,6 +133,8 @@ pub(crate) struct RingsCopy {
     pub(crate) spans: Vec<CpuSpan>,
     /// Each ring's CPU, end, and blocks.
     rings: Vec<(u16, u64, Vec<u8>)>,
+    /// About rings that could not be copied.
+    pub(crate) warnings: Vec<String>,
     /// The threads that are asleep.
     pub(crate) sleepers: Vec<Sleeper>,
     /// What waits that were written already are about.
@@ -440,14 +442,21 @@ impl Engine {
         let mut copy = RingsCopy {
             spans: Vec::new(),
             rings: Vec::new(),
+            warnings: Vec::new(),
             sleepers,
             written: WaitedFor::default(),
         };
         for ((cpu, end), mut blocks) in ended().zip(parts) {
             // The block that is being written, and the one after it, may have been overwritten.
             let last = end / BLOCK_BYTES as u64;
-            let now = self.written(cpu) / BLOCK_BYTES as u64;
-            let held = (self.rings.blocks_per_cpu as u64).saturating_sub(now - last + 2).max(1);
+            let begun = (self.written(cpu) / BLOCK_BYTES as u64).saturating_sub(last) + 2;
+            let held = (self.rings.blocks_per_cpu as u64).saturating_sub(begun);
+            if held == 0 {
+                copy.warnings.push(format!(
+                    "CPU {cpu} overwrote its whole ring buffer while it was being copied: its events \
+                     are missing (use a larger --buffer)"
+                ));
+            }
             let len = (held as usize * BLOCK_BYTES).min(blocks.len());
             blocks.drain(..blocks.len() - len);
             let is_whole = (last + 1) * BLOCK_BYTES as u64 == len as u64;
@@ -463,7 +472,8 @@ impl Engine {
     /// of these spans. `written`: what the waits in those rings are about.
     pub(crate) fn asleep(&self, spans: &[CpuSpan], written: &WaitedFor) -> RingsCopy {
         let (sleepers, written) = (self.sleepers().unwrap_or_default(), written.clone());
-        RingsCopy { spans: spans.to_vec(), rings: Vec::new(), sleepers, written }
+        let (rings, warnings) = (Vec::new(), Vec::new());
+        RingsCopy { spans: spans.to_vec(), rings, warnings, sleepers, written }
     }
 
     /// The recorded CPUs.

@@ -12,9 +12,9 @@ const CPU_RING_BYTES: usize = 192;
 const WRITTEN_AT: usize = 8;
 pub(super) const WAKINGS_AT: usize = 56;
 pub(super) const SWITCHES_AT: usize = 64;
-pub(super) const CACHED_AT: usize = 144;
-pub(super) const DIFFERED_AT: usize = 160;
-pub(super) const NOT_RESERVED_AT: usize = 176;
+pub(super) const CACHED_AT: usize = 112;
+pub(super) const DIFFERED_AT: usize = 120;
+pub(super) const NOT_RESERVED_AT: usize = 128;
 
 pub(super) struct Rings {
     blocks: SharedArray,

@@ -442,7 +442,10 @@ impl Tables {
             Some(java) => _ = self.maps.javas.insert(pid, java.for_kernel(), 0),
             None => _ = self.maps.javas.remove(&pid),
         }
-        let _ = self.maps.processes.insert(pid, place, 0);
+        let has_no_room = self.maps.processes.insert(pid, place, 0).is_err();
+        if has_no_room && !self.processes.contains_key(&pid) {
+            self.without_room.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// What is known of a mapped file, which is added to `files`.
