@@ -19,6 +19,8 @@ mod etl;
 #[cfg(target_os = "linux")]
 mod export;
 #[cfg(target_os = "linux")]
+mod live;
+#[cfg(target_os = "linux")]
 mod page;
 #[cfg(target_os = "linux")]
 #[path = "../../crates/agent/tests/session/program.rs"]
@@ -75,6 +77,7 @@ fn main() -> anyhow::Result<()> {
     part("timehist", &mut |table| reading::timehist(table, folder.path()));
     part("ordinary", &mut recorder::ordinary_cost);
     part("save", &mut |table| saving::save(table, folder.path()));
+    part("live", &mut |table| live::why(table, folder.path()));
     part("load", &mut |table| {
         for engine in reading::ENGINES {
             let path = reading::record(folder.path(), reading::FOR_LOADING, engine)?;
