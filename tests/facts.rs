@@ -3,8 +3,9 @@
 //! does not load, the tests are skipped and print `SKIPPED name: reason` to stderr.
 #![cfg(target_os = "linux")]
 
+use rustix::fs::FlockOperation;
 use std::fs::File;
-use std::io::{Write, stderr};
+use std::io::{BufRead, BufReader, Write, stderr};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -163,4 +164,48 @@ fn live_who_writes_to_the_page_cache_is_counted() {
         .sum();
     // What is less than a MiB at the end is not noted, and a page may be written to twice.
     assert!((WRITTEN - MIB..=WRITTEN + 2 * MIB).contains(&written), "{written} bytes");
+}
+
+/// Two processes have a lock on a file each, and this one asks for both without waiting.
+#[test]
+fn live_a_lock_on_a_file_that_is_refused_names_its_holder() {
+    let test = "live_a_lock_on_a_file_that_is_refused_names_its_holder";
+    let Some(mut recorder) = start(test) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = "import fcntl, sys
+file = open(sys.argv[1], 'w')
+getattr(fcntl, sys.argv[2])(file, fcntl.LOCK_EX)
+print('has it', flush=True)
+sys.stdin.read()";
+    for (call, event) in [("flock", "flock_lock_inode"), ("lockf", "posix_lock_inode")] {
+        let path = folder.path().join(call);
+        let mut holder = Command::new("python3")
+            .args(["-c", script])
+            .arg(&path)
+            .arg(call)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        let refused = match call {
+            "flock" => rustix::fs::flock(&file, operation),
+            _ => rustix::fs::fcntl_lock(&file, operation),
+        };
+        assert!(refused.is_err(), "{line}");
+        let trace = save(&mut recorder);
+        let named = events(&trace, event).into_iter().filter(|(_, fields)| {
+            fields[..3] == [holder.id().into(), fields[1], file.metadata().unwrap().ino()]
+        });
+        let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        assert_eq!(named.map(|(tid, _)| tid).collect::<Vec<_>>(), [own], "{event}");
+        let is_name = |(_, value): &(_, Value<'_>)| value.as_str() == Some(call);
+        let events = 0..trace.events.len();
+        assert!(events.map(|event| trace.events.fields(event)).any(|of| of.iter().any(is_name)));
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+    }
 }

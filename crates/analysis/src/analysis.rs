@@ -1,9 +1,10 @@
 //! A trace with everything that is computed from it once.
 
 use crate::contacts::Contacts;
+use crate::facts::Refusals;
 use crate::grouped::{Grouped, Starts};
-use crate::locks::Waiters;
 use crate::locks::kernel_locks::KernelLocks;
+use crate::locks::waiters::Waiters;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;
 use crate::stacks::classes::StackClasses;
@@ -50,6 +51,8 @@ pub struct Analysis<'t> {
     kept_wakes: OnceLock<Starts>,
     /// Who waited at which address, computed on first use.
     waiters: OnceLock<Waiters>,
+    /// Which locks on files were refused, computed on first use.
+    refusals: OnceLock<Refusals>,
     /// The kernel locks that its threads waited for.
     pub(crate) kernel_locks: KernelLocks,
 }
@@ -76,6 +79,7 @@ impl<'t> Analysis<'t> {
             kept_waits: OnceLock::new(),
             kept_wakes: OnceLock::new(),
             waiters: OnceLock::new(),
+            refusals: OnceLock::new(),
             process_times: OnceLock::new(),
             members: OnceLock::new(),
         }
@@ -113,6 +117,11 @@ impl<'t> Analysis<'t> {
         let starts =
             self.kept_wakes.get_or_init(|| Starts::new(all, threads, |wake| wake.wakee.index()));
         starts.of(thread.index(), all)
+    }
+
+    /// Which locks on files were refused.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        self.refusals.get_or_init(|| Refusals::new(self.trace))
     }
 
     /// Who waited at which address.

@@ -1,9 +1,13 @@
 //! What recorder 2 notes beside switches and wake-ups, read from the trace's events: signals,
-//! requests to disks, and who wrote to the page cache. Events are named as the kernel's tracepoints.
+//! requests to disks, who wrote to the page cache, and locks on files that were refused. Events are named
+//! as the kernel's tracepoints.
 
+use rustc_hash::FxHashMap;
 use std::fmt;
-use unhitch_model::linux::{DIRTIED, EventName, REQUEST, SIGNAL, device_text, signal_name};
-use unhitch_model::{KindId, NameId, ThreadId, Time, Trace, Window};
+use unhitch_model::linux::{
+    DIRTIED, EventName, FLOCK, POSIX_LOCK, REQUEST, SIGNAL, device_text, signal_name,
+};
+use unhitch_model::{KindId, NameId, ThreadId, Time, Trace, Value, Window};
 
 /// A signal that one thread sent to another.
 pub(crate) struct Signal {
@@ -147,6 +151,43 @@ pub(crate) fn dirtied(trace: &Trace, window: Window) -> Vec<(ThreadId, Device, u
         Some((process.leader, device, number(trace, event, "bytes")?))
     };
     events.inside(window).filter_map(written).collect()
+}
+
+/// A lock on a file that a thread did not get at once.
+pub(crate) struct Refusal {
+    pub(crate) time: Time,
+    /// The first thread of the process that has it, if that is known.
+    pub(crate) holder: Option<ThreadId>,
+    /// The file's name, without its folder.
+    pub(crate) file: String,
+}
+
+/// The locks on files that each thread was refused, in order of time.
+pub(crate) struct Refusals(FxHashMap<ThreadId, Vec<Refusal>>);
+
+impl Refusals {
+    pub(crate) fn new(trace: &Trace) -> Self {
+        let mut of_threads: FxHashMap<ThreadId, Vec<Refusal>> = FxHashMap::default();
+        let events = [FLOCK, POSIX_LOCK].into_iter().filter_map(|name| Events::of(trace, name));
+        for event in events.flat_map(|events| events.inside(Window::new(Time::ZERO, Time::MAX))) {
+            let (time, thread) = (trace.events.time[event], trace.events.thread[event]);
+            let pid = number_u32(trace, event, "holder").filter(|pid| *pid != 0);
+            let holder = pid.and_then(|pid| trace.threads.at(pid, time));
+            let holder = holder.map(|holder| trace.threads.process_of(holder).leader);
+            let name = trace.strings.find("name").and_then(|name| trace.events.field(event, name));
+            let file = name.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+            of_threads.entry(thread).or_default().push(Refusal { time, holder, file });
+        }
+        of_threads.values_mut().for_each(|refusals| refusals.sort_by_key(|one| one.time));
+        Self(of_threads)
+    }
+
+    /// Those of one thread inside `window`.
+    pub(crate) fn inside(&self, thread: ThreadId, window: Window) -> &[Refusal] {
+        let all = self.0.get(&thread).map_or(&[][..], Vec::as_slice);
+        let at = |time: Time| all.partition_point(|refusal| refusal.time < time);
+        &all[at(window.start)..at(window.end)]
+    }
 }
 
 /// The events of one kind.

@@ -1,10 +1,11 @@
 //! What a recording by BPF has beside switches and wake-ups, in answers: signals, requests to disks,
-//! who wrote to the page cache, what waits were about and who had the other end.
+//! who wrote to the page cache, what waits were about and who had the other end, locks on files that were
+//! refused.
 
 use crate::scene::Scene;
 use TaskState::{DiskSleep, Runnable, Sleeping, Stopped};
 use unhitch_analysis::answer::text_for;
-use unhitch_analysis::patterns::Pattern;
+use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Query, Rules, Stall};
 use unhitch_model::*;
 
@@ -501,4 +502,81 @@ fn a_connection_that_took_a_second_was_asked_for_twice() {
     assert!(text.contains("it was lost on the way, or"), "{text}");
     let (stall, text) = connects(700, local, &[1], None);
     assert_ne!(stall.finding.pattern, Pattern::SynRetransmit, "a slow network: {text}");
+}
+
+/// A thread that looks for a lock on a file from 100 ms on, ten times, every 50 ms, while "builder" 500
+/// and "other" 600 run. Each time it is refused because of one of `holders` (0: it is not known whom). It
+/// began to look `before` the recording.
+fn polls_for_lock(holders: [u64; 10], before: bool) -> (Trace, ThreadId, [ThreadId; 2]) {
+    let mut scene = Scene::default();
+    let poller = scene.thread(300, 300, "poller");
+    let others = [(500, "builder"), (600, "other")].map(|(pid, name)| scene.thread(pid, pid, name));
+    let nap = scene.stack(&["main", "take_lock", "|", "do_nanosleep", "schedule"]);
+    let rest = scene.stack(&["main", "serve", "|", "do_epoll_wait", "schedule"]);
+    let entry = "asm_sysvec_apic_timer_interrupt";
+    let timer = scene.stack(&["|", entry, "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let build = scene.stack(&["main", "build_all"]);
+    let begin = if before { 1 } else { 100 };
+    for (cpu, other) in (1..).zip(others) {
+        scene.switch(0, cpu, IDLE, Runnable, other, StackId::EMPTY);
+        for at in (1..600).step_by(5) {
+            scene.sample(at * MS, cpu, other, build);
+        }
+    }
+    scene.switch(0, 0, IDLE, Runnable, poller, StackId::EMPTY);
+    for round in 0..10 {
+        let (from, to) = (begin + round * 50, begin + (round + 1) * 50);
+        scene.switch(from * MS + 50, 0, poller, Sleeping, IDLE, nap);
+        scene.wake(to * MS - 9, 0, IDLE, poller, WakeFlags::HARDIRQ, timer);
+        scene.switch(to * MS - 5, 0, IDLE, Runnable, poller, StackId::EMPTY);
+    }
+    scene.switch(602 * MS, 0, poller, Sleeping, IDLE, rest);
+    let mut trace = scene.finish(3, 700 * MS);
+    let numbers: Vec<[u64; 1]> = holders.into_iter().map(|holder| [holder]).collect();
+    let times = (0..).map(|round| begin + round * 50);
+    let facts: Vec<Fact<'_>> =
+        times.zip(&numbers).map(|(at, number)| (at, poller, &number[..])).collect();
+    add(&mut trace, ["filelock", "flock_lock_inode"], &["holder"], &facts);
+    (trace, poller, others)
+}
+
+#[test]
+fn who_polls_for_a_lock_on_a_file_waits_for_the_process_that_has_it() {
+    let (trace, poller, [builder, _]) = polls_for_lock([500; 10], false);
+    let (stall, text) = asked(&trace, poller);
+    let finding = &stall.finding;
+    assert_eq!((finding.pattern, finding.culprit), (Pattern::LongHold, Some(builder)), "{text}");
+    assert_eq!((finding.evidence, &*finding.function), (Evidence::Direct, "build_all"), "{text}");
+    let told = "the kernel refused it 10 times, each time because of builder 500.";
+    assert!(text.contains(told) && text.contains("lock on a file, for which it polled"), "{text}");
+    // Nobody has to ask.
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
+    let first = stalls.first().expect("it is found");
+    assert_eq!((first.candidate.victim, first.finding.culprit), (poller, Some(builder)));
+    let window = first.candidate.window;
+    let ms = [window.start, window.end].map(|time| time.nanos() / 1_000_000);
+    assert_eq!(ms, [100, 599]);
+}
+
+#[test]
+fn several_holders_of_a_polled_lock_are_inferred_and_none_is_not_invented() {
+    let (trace, poller, [builder, _]) =
+        polls_for_lock([600, 500, 500, 600, 500, 500, 500, 500, 600, 500], false);
+    let (stall, text) = asked(&trace, poller);
+    assert_eq!(stall.finding.culprit, Some(builder), "{text}");
+    assert_eq!(stall.finding.evidence, Evidence::Inferred, "{text}");
+    assert!(text.contains("refused it 10 times, 7 times because of builder 500."), "{text}");
+    let (trace, poller, _) = polls_for_lock([0; 10], false);
+    let (stall, text) = asked(&trace, poller);
+    assert_eq!(stall.finding.pattern, Pattern::TimerSleep, "{text}");
+}
+
+/// A program that stands by for another does so all its life.
+#[test]
+fn who_has_polled_for_a_lock_since_before_the_recording_is_no_stall_unasked() {
+    let (trace, poller, _) = polls_for_lock([500; 10], true);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
+    assert!(stalls.iter().all(|stall| stall.candidate.victim != poller));
 }

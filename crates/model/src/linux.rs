@@ -18,6 +18,10 @@ pub const SIGNAL: EventName = ("signal", "signal_generate");
 pub const REQUEST: EventName = ("block", "block_rq_complete");
 /// A process has written to the page cache.
 pub const DIRTIED: EventName = ("writeback", "writeback_dirty_folio");
+/// A lock on a file was wanted by flock(2), and refused at once.
+pub const FLOCK: EventName = ("filelock", "flock_lock_inode");
+/// The same by fcntl(2).
+pub const POSIX_LOCK: EventName = ("filelock", "posix_lock_inode");
 
 /// Signals that end, stop and continue programs (signal(7), x86).
 pub const SIGNALS: [(u64, &str); 9] = [

@@ -75,10 +75,20 @@ struct super_block {
 	u32 s_dev;
 };
 
+struct list_head {
+	struct list_head *next;
+};
+
+struct file_lock_context {
+	struct list_head flc_flock;
+	struct list_head flc_posix;
+};
+
 struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	struct file_lock_context *i_flctx;
 };
 
 struct qstr {
@@ -97,6 +107,29 @@ struct file {
 	struct inode *f_inode;
 	void *private_data;
 	struct path f_path;
+};
+
+struct file_lock_core {
+	struct list_head flc_list;
+	unsigned char flc_type;
+	int flc_pid;
+	struct file *flc_file;
+};
+
+struct file_lock {
+	struct file_lock_core c;
+	long long fl_start;
+	long long fl_end;
+};
+
+// Before 6.9.
+struct file_lock___of_old {
+	struct list_head fl_list;
+	unsigned char fl_type;
+	unsigned int fl_pid;
+	struct file *fl_file;
+	long long fl_start;
+	long long fl_end;
 };
 
 struct fdtable {

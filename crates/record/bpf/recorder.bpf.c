@@ -7,6 +7,7 @@
 
 #include "descriptors.h"
 #include "facts.h"
+#include "file_locks.h"
 #include "kernel.h"
 #include "locks.h"
 #include "python.h"

@@ -52,7 +52,8 @@ struct cpu_ring {
 	u64 differed; // of those that were compared, stacks that were not as remembered
 
 	u64 not_reserved; // records lost because programs kept interrupting each other
-	u64 unused[7]; // the next ring is on another line
+	u64 refused_ns; // when a lock on a file was refused and noted
+	u64 unused[6]; // the next ring is on another line
 };
 _Static_assert(sizeof(struct cpu_ring) == 192, "as in bpf.rs");
 
@@ -244,6 +245,8 @@ enum fact {
 	RECLAIMED, // `tid` looked for memory
 	COMPACTED, // `tid` moved memory together
 	DIRTIED, // `tid` wrote to the page cache
+	FLOCK_REFUSED, // `tid` asked for a lock on a file, and did not want to wait for it
+	POSIX_LOCK_REFUSED,
 };
 
 struct signal_sent {
@@ -281,5 +284,14 @@ struct dirtied {
 	struct fact_head head;
 	u64 bytes;
 	u32 device;
+	u32 unused;
+};
+
+struct lock_refused {
+	struct fact_head head;
+	u32 holder; // the process that has the lock; 0: it is not known
+	u32 device;
+	u64 inode;
+	char name[20]; // of the file
 	u32 unused;
 };

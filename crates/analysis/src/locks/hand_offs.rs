@@ -1,32 +1,9 @@
 //! Who else had a lock while a thread waited for it, by the wake-ups of its other waiters.
 
-use super::lock_address::{SYS_FUTEX, is_kernel_avma, lock_of};
+use super::lock_address::{is_kernel_avma, lock_of};
 use crate::Analysis;
 use crate::explain::Hop;
-use rustc_hash::{FxHashMap, FxHashSet};
-use unhitch_model::{ThreadId, Time, Trace, Window};
-
-/// The threads that ever waited at an address (avma), as far as the recorder noted it.
-pub(crate) struct Waiters(FxHashMap<u64, FxHashSet<ThreadId>>);
-
-impl Waiters {
-    pub(crate) fn new(trace: &Trace) -> Self {
-        let mut waiters: FxHashMap<u64, FxHashSet<ThreadId>> = FxHashMap::default();
-        let mut add = |avma, thread| {
-            waiters.entry(avma).or_default().insert(thread);
-        };
-        for wait in &trace.kept_waits {
-            let futex = (wait.syscall == Some(SYS_FUTEX)).then_some(wait.arguments[0]);
-            if let Some(avma) = wait.kernel_lock_avma.or(futex) {
-                add(avma, wait.thread);
-            }
-        }
-        trace.kept_wakes.iter().for_each(|wake| add(wake.futex_avma, wake.wakee));
-        let reported = trace.contentions.lock_avma.iter().zip(&trace.contentions.thread);
-        reported.for_each(|(avma, thread)| add(*avma, *thread));
-        Self(waiters)
-    }
-}
+use unhitch_model::{ThreadId, Time, Window};
 
 /// The last time inside `window` at which another thread than the one that woke the sleeper of `hop`
 /// released the same lock, by its address, to another waiter: until then, that one did not have it.
@@ -55,6 +32,6 @@ pub(crate) fn released_by_others(
         });
         ended.max()
     };
-    let waiters = analysis.waiters().0.get(&lock_avma)?;
-    waiters.iter().copied().filter(may_wait).filter_map(released).max()
+    let waiters = analysis.waiters().at(lock_avma);
+    waiters.filter(may_wait).filter_map(released).max()
 }

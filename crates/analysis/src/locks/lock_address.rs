@@ -2,6 +2,7 @@
 //! one lock according to that.
 
 use super::same_lock::leaf;
+use super::waiters::SYS_FUTEX;
 use crate::analysis::Analysis;
 use crate::explain::{class_of, kept_wait};
 use crate::stacks::WaitClass;
@@ -16,9 +17,6 @@ pub fn lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> 
         .or_else(|| kept_wait(analysis, segment)?.kernel_lock_avma)
         .or_else(|| futex_of(analysis, segment))
 }
-
-/// The kernel's number of `futex(2)`, on x86-64.
-pub(super) const SYS_FUTEX: u16 = 202;
 
 /// The futex for which a thread slept, if that was a lock: the one at which it was woken, or else the
 /// one at which it began to wait. They differ if it was moved from one to the other (`FUTEX_REQUEUE`).

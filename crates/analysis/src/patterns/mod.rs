@@ -27,6 +27,7 @@ mod peers;
 mod polled_end;
 mod polled_lock;
 mod priority_inversion;
+mod refused_lock;
 mod samples_only;
 mod saturated_lock;
 mod spin_wait;
@@ -52,6 +53,7 @@ pub type Detector = fn(&Case<'_>) -> Option<Finding>;
 pub const DETECTORS: &[Detector] = &[
     samples_only::detect,
     deadlock::detect,
+    refused_lock::detect,
     lock_starvation::detect,
     stopped::detect,
     io_wait::detect,

@@ -3,7 +3,8 @@
 //!
 //! *Why by its end:* no event shows what a thread looks for when it wakes. A process that lived all the
 //! time, and ended in the last of the sleeps, is what it waited for: a child first of all, or a sibling of
-//! the same name, as the sessions of a server of PostgreSQL are.
+//! the same name, as the sessions of a server of PostgreSQL are, or another one of that name, as commands
+//! are that keep each other out by a lock file.
 
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
@@ -15,7 +16,7 @@ use unhitch_model::{Process, ThreadId};
 /// Fewer sleeps are no polling.
 const MIN_SLEEPS: usize = 3;
 /// The same where the other process is no child: that it ended in the last may be a coincidence.
-const MIN_SLEEPS_FOR_SIBLING: usize = 10;
+const MIN_SLEEPS_FOR_NAMESAKE: usize = 10;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let is_sleep = |piece: &Piece| {
@@ -33,8 +34,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     let (ended, how) = match child(case, sleeper, &sleeps) {
         Some(child) => (child, "which it had started"),
-        None if sleeps.len() < MIN_SLEEPS_FOR_SIBLING => return None,
-        None => (sibling(case, sleeper, &sleeps)?, "another process of its program"),
+        None if sleeps.len() < MIN_SLEEPS_FOR_NAMESAKE => return None,
+        None => (namesake(case, sleeper, &sleeps)?, "another process of its program"),
     };
     let longest = sleeps.iter().max_by_key(|piece| piece.window.duration_ns())?;
     let own = sleeper == case.candidate.victim;
@@ -75,16 +76,17 @@ fn child(case: &Case<'_>, sleeper: ThreadId, sleeps: &[&Piece]) -> Option<Thread
     only(case, sleeps, |process| process.parent_pid == Some(own))
 }
 
-/// The only process of the same name and parent that ended in the last of these sleeps.
-fn sibling(case: &Case<'_>, sleeper: ThreadId, sleeps: &[&Piece]) -> Option<ThreadId> {
+/// The only process of the same name that ended in the last of these sleeps, of the same parent if
+/// there are such.
+fn namesake(case: &Case<'_>, sleeper: ThreadId, sleeps: &[&Piece]) -> Option<ThreadId> {
     let threads = &case.analysis.trace.threads;
     let own = threads.process_of(sleeper);
     let name = |process: &Process| threads.name_at(process.leader, case.explanation.window.end);
-    only(case, sleeps, |process| {
-        process.pid != own.pid
-            && process.parent_pid.is_some_and(|parent| own.parent_pid == Some(parent))
-            && name(process) == name(own)
-    })
+    let is_other = |process: &Process| process.pid != own.pid && name(process) == name(own);
+    let is_sibling =
+        |process: &Process| process.parent_pid.is_some_and(|parent| own.parent_pid == Some(parent));
+    only(case, sleeps, |process| is_other(process) && is_sibling(process))
+        .or_else(|| only(case, sleeps, is_other))
 }
 
 /// The only process of these that lived for most of the sleeps and ended in the last.

@@ -71,6 +71,11 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         case.ended_wait_in(last, sentence!("{} ended the wait", case.name(last)))
     }));
     let function = own_function(case.analysis, stack);
+    if let Some(last) =
+        last.filter(|last| own && longest.cause == Cause::Timeout && *last != sleeper)
+    {
+        return Some(answered(case, last, sentences, function));
+    }
     let cause = cause(case, longest, sleeps, &function);
     let mut finding = Finding {
         culprit: Some(sleeper),
@@ -89,6 +94,40 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         })
     });
     Some(finding)
+}
+
+/// The victim waited in `function` again and again until its timer expired, and `last` ended the last of
+/// these waits: so it waited for that one.
+fn answered(
+    case: &Case<'_>,
+    last: ThreadId,
+    mut sentences: Vec<Sentence>,
+    function: String,
+) -> Finding {
+    let computing = case.computing(last, &[case.explanation.window]);
+    let place = match computing.place.is_empty() {
+        true => in_function(", in ", &function),
+        false => sentence!("; that was{}", computing.place),
+    };
+    sentences.extend((computing.samples > 0).then_some(computing.sentence));
+    let cause = sentence!(
+        "it waited for {}, which ended the last of these waits{}.",
+        case.name(last),
+        place
+    );
+    let mut finding = Finding {
+        culprit: Some(last),
+        function: if computing.function.is_empty() { function } else { computing.function },
+        sentences,
+        ..case.finding(Pattern::TimerSleep, cause)
+    };
+    weaken(&mut finding, |_| {
+        Sentence::from(
+            "its own timer ended all but the last of these waits; that they were for the same is \
+             inferred",
+        )
+    });
+    finding
 }
 
 /// What the sleeps were, of which this is the longest, in `function`.

@@ -1,14 +1,19 @@
 //! Waits that nobody chooses: locks, block devices, file systems, memory, being stopped, a peer
-//! that does not take what is written to it, and any uninterruptible sleep.
+//! that does not take what is written to it, any uninterruptible sleep, and sleeps between one look at a
+//! file's lock and the next, which another process has.
 
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::class_of;
-use crate::{Analysis, Operation, WaitClass};
+use crate::{Analysis, Operation, Segment, WaitClass};
 use unhitch_model::{TaskState, ThreadId, Time, Window};
 
 /// Shorter waits are no stall of their own.
 const THRESHOLD_NS: u64 = 100_000_000;
+/// How long after a sleep a thread looks for a lock again at the latest, and how many segments after a
+/// look it sleeps.
+const SOON_NS: u64 = 10_000_000;
+const MAX_SEGMENTS_BETWEEN: usize = 16;
 /// Shorter ones are not part of a machine's stall either.
 const THRESHOLD_OF_MANY_NS: u64 = 50_000_000;
 
@@ -18,6 +23,15 @@ pub(crate) fn is_long(candidate: &Candidate) -> bool {
 }
 
 pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
+    let unwanted = |window: Window, operation: Option<Operation>| Candidate {
+        kind: StallKind::UnwantedWait,
+        victim: view.thread,
+        window,
+        operation,
+        event_loop: view.event_loop,
+        machine: None,
+    };
+    found.extend(refused(analysis, view).into_iter().map(|window| unwanted(window, None)));
     for (index, operation) in view.operations.iter().enumerate() {
         let next = view.operations.get(index + 1).map_or(Time::MAX, |next| next.window.start);
         if operation.window.duration_ns() >= THRESHOLD_OF_MANY_NS
@@ -25,16 +39,40 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
             && (!analysis.stacks.is_kernel_thread(operation.stack)
                 || somebody_waited(analysis, operation, next))
         {
-            found.push(Candidate {
-                kind: StallKind::UnwantedWait,
-                victim: view.thread,
-                window: operation.window,
-                operation: Some(operation.clone()),
-                event_loop: view.event_loop,
-                machine: None,
-            });
+            found.push(unwanted(operation.window, Some(operation.clone())));
         }
     }
+}
+
+/// The times in which the thread only slept, looked for a lock on a file and was refused it: from the
+/// first refusal to the end of the sleep after the last. *Why not one that has lasted since before the
+/// recording*: a program that stands by for another looks so all its life.
+fn refused(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Vec<Window> {
+    let all = analysis.timeline.window();
+    let refusals = analysis.refusals().inside(view.thread, all);
+    let mut windows: Vec<Window> = Vec::new();
+    for refusal in refusals {
+        let is_sleep = |segment: &&Segment| {
+            segment.is_sleep()
+                && segment.window.start >= refusal.time
+                && class_of(analysis, segment) == WaitClass::Timer
+        };
+        // Soon after it was refused.
+        let from = view.segments.partition_point(|segment| segment.window.end <= refusal.time);
+        let next = &view.segments[from..view.segments.len().min(from + MAX_SEGMENTS_BETWEEN)];
+        let Some(sleep) = next.iter().find(is_sleep) else { continue };
+        match windows.last_mut() {
+            Some(last) if refusal.time.since(last.end) <= SOON_NS => last.end = sleep.window.end,
+            _ => windows.push(Window::new(refusal.time, sleep.window.end)),
+        }
+    }
+    let since_start = |window: &Window| {
+        let first_sleep = refusals.iter().find(|refusal| refusal.time > window.start);
+        let interval = first_sleep.map_or(0, |next| next.time.since(window.start));
+        window.start.since(all.start) <= interval * 3 / 2
+    };
+    windows.retain(|window| window.duration_ns() >= THRESHOLD_NS && !since_start(window));
+    windows
 }
 
 fn is_unwanted(analysis: &Analysis<'_>, operation: &Operation) -> bool {

@@ -30,7 +30,7 @@ const U64: FieldType = FieldType::Int { bytes: 8, signed: false, hex: false };
 const HEX32: FieldType = FieldType::Int { bytes: 4, signed: false, hex: true };
 
 /// All kinds, by number from 1. Names of events are those of the tracepoints at which they end.
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 9] = [
     Kind { event: linux::SIGNAL, fields: &[("sig", U32), ("tid", U32)] },
     Kind {
         event: linux::REQUEST,
@@ -56,7 +56,13 @@ const KINDS: [Kind; 7] = [
     },
     Kind { event: ("compaction", "mm_compaction_end"), fields: &[("ns", U64)] },
     Kind { event: linux::DIRTIED, fields: &[("bytes", U64), ("dev", HEX32)] },
+    Kind { event: linux::FLOCK, fields: REFUSED },
+    Kind { event: linux::POSIX_LOCK, fields: REFUSED },
 ];
+
+/// Of a lock on a file that was refused.
+const REFUSED: &[(&str, FieldType)] =
+    &[("holder", U32), ("dev", HEX32), ("inode", U64), ("name", FieldType::Ansi)];
 
 /// `blk_status_t` (include/linux/blk_types.h). Kernels disagree about numbers above these.
 const STATUSES: [(u64, &str); 13] = [

@@ -56,7 +56,7 @@ const TRACEPOINTS: [(&str, &str); 4] = [
 ];
 /// Those that a kernel may lack: by version (`contention_*` came with 5.19, `block_io_start` with
 /// 6.5), or by configuration.
-const OPTIONAL: [(&str, &str); 14] = [
+const OPTIONAL: [(&str, &str); 16] = [
     ("on_contention", "contention_begin"),
     ("on_end_of_contention", "contention_end"),
     ("on_signal", "signal_generate"),
@@ -71,6 +71,8 @@ const OPTIONAL: [(&str, &str); 14] = [
     ("on_compaction", "mm_compaction_begin"),
     ("on_end_of_compaction", "mm_compaction_end"),
     ("on_dirtied", "writeback_dirty_folio"),
+    ("on_flock", "flock_lock_inode"),
+    ("on_posix_lock", "posix_lock_inode"),
 ];
 /// What of `struct cpu_ring` counts events, by their name.
 const COUNTERS: [(&str, usize); 2] =

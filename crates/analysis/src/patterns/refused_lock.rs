@@ -1,0 +1,89 @@
+//! Polling for a lock on a file: a thread sleeps, asks for the lock, is refused because another process
+//! has it, and sleeps again, until it gets it. Whoever lets the lock go wakes nobody; but the recorder
+//! notes each refusal, with the process that had the lock.
+
+use super::case::Case;
+use super::finding::{Evidence, Finding, Pattern};
+use crate::explain::{Cause, Piece};
+use crate::stacks::text::own_function;
+use crate::wording::sentence::{Sentence, count, sentence};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use unhitch_model::ThreadId;
+
+pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
+    let (analysis, window) = (case.analysis, case.explanation.window);
+    let is_sleep = |piece: &Piece| {
+        matches!(piece.cause, Cause::Timer | Cause::Timeout) && piece.segment.is_sleep()
+    };
+    let (sleeper, ns) = case.most_of(|piece, _| is_sleep(piece))?;
+    let refused = analysis.refusals().inside(sleeper, window);
+    let mut holders: FxHashMap<ThreadId, u64> = FxHashMap::default();
+    for holder in refused.iter().filter_map(|refusal| refusal.holder) {
+        *holders.entry(holder).or_default() += 1;
+    }
+    let (holder, times) = holders.into_iter().max_by_key(|(who, n)| (*n, Reverse(*who)))?;
+    if !case.is_most(ns) || analysis.trace.threads.process_of(sleeper).leader == holder {
+        return None;
+    }
+    let sleeps = case.explanation.pieces.iter();
+    let sleeps: Vec<&Piece> =
+        sleeps.filter(|piece| piece.thread == sleeper && is_sleep(piece)).collect();
+    let longest = sleeps.iter().max_by_key(|piece| piece.window.duration_ns())?;
+    let stack = longest.segment.wait_stack(analysis.trace);
+    let asked = refused.len() as u64;
+    let file = refused.iter().find(|refusal| refusal.holder == Some(holder))?.file.as_str();
+    let wanted = match (analysis.stacks.words(stack), file) {
+        (Some(words), _) => words.to_owned(),
+        (None, "") => "lock on a file".to_owned(),
+        (None, file) => format!("lock on the file {}", analysis.trace.shown(file.to_owned())),
+    };
+    let mut sentences = if sleeper == case.candidate.victim { Vec::new() } else { case.waits() };
+    let sleep_count = sleeps.iter().map(|piece| u64::from(piece.count())).sum();
+    sentences.push(case.slept_often(sleeper, sleep_count, ns, &longest.segment));
+    sentences.push(sentence!(
+        "In between, it asked for a {}, and the kernel refused it {} times, {} because of {}.",
+        wanted.as_str(),
+        count(asked),
+        match times == asked {
+            true => Sentence::from("each time"),
+            false => sentence!("{} times", count(times)),
+        },
+        case.name(holder)
+    ));
+    // It may have slept, too.
+    let computing = case.computing(holder, &[window]);
+    sentences.extend((computing.samples > 0).then_some(computing.sentence));
+    let cause = sentence!(
+        "a long lock hold: {} had the {}, for which {} polled{}.",
+        case.name(holder),
+        wanted.as_str(),
+        match sleeper == case.candidate.victim {
+            true => Sentence::from("it"),
+            false => case.name(sleeper).into(),
+        },
+        match computing.place.is_empty() {
+            true => Sentence::default(),
+            false => sentence!("; that was{}", computing.place),
+        }
+    );
+    let is_seen = times == asked && asked + 1 >= sleep_count;
+    let evidence_words = match is_seen {
+        true => "after each of its sleeps, the kernel refused the lock and said who had it",
+        false => "who had the lock is known of some of the times at which it looked",
+    };
+    Some(Finding {
+        culprit: Some(holder),
+        function: match computing.function.is_empty() {
+            true => own_function(analysis, stack),
+            false => computing.function,
+        },
+        sentences,
+        advice: "Block on the lock instead of polling for it: a waiter that sleeps is woken when \
+                 the lock is free."
+            .to_owned(),
+        evidence: if is_seen { Evidence::Direct } else { Evidence::Inferred },
+        evidence_words: Sentence::from(evidence_words),
+        ..case.finding(Pattern::LongHold, cause)
+    })
+}
