@@ -43,31 +43,36 @@ static __always_inline bool in_syscall(struct pt_regs *regs)
 	return regs->cs == USER_CS && (s64)regs->orig_ax >= 0;
 }
 
-// The thread that holds the lock that `regs` wait for, or waited for until now: then whoever took it
-// since says so, and not yet that others wait. 0 if the lock does not say. The owner field of
-// something that is no mutex can hold anything, so all its other fields must be plausible.
+// The thread that holds the lock at a futex that a thread waits for by such a command while it has the
+// `expected` value, or waited for until now: then whoever took it since says so, and not yet that others
+// wait. 0 if the lock does not say. The owner field of something that is no mutex can hold anything, so
+// all its other fields must be plausible. (A function that the verifier follows once.)
+__noinline int owner_of_futex(u64 address, u32 command, u32 expected, u32 is_back)
+{
+	struct glibc_mutex mutex;
+	if (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2) {
+		u32 word;
+		if (bpf_probe_read_user(&word, sizeof(word), (void *)address))
+			return 0;
+		return word & FUTEX_TID_MASK;
+	}
+	bool is_robust = expected & FUTEX_WAITERS;
+	if ((command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET) ||
+	    (expected != CONTENDED && !is_robust) ||
+	    bpf_probe_read_user(&mutex, sizeof(mutex), (void *)address))
+		return 0;
+	if (!mutex.users || mutex.kind & ~GLIBC_KINDS)
+		return 0;
+	bool is_held = mutex.lock == CONTENDED || (is_back && mutex.lock == HELD);
+	bool is_owned = mutex.kind & GLIBC_ROBUST && (mutex.lock & FUTEX_TID_MASK) == mutex.owner;
+	return (is_robust ? is_owned : is_held) ? mutex.owner : 0;
+}
+
 static __always_inline u32 lock_owner(struct pt_regs *regs, bool is_back)
 {
 	if (regs->orig_ax != SYS_FUTEX || !in_syscall(regs))
 		return 0;
-	u32 command = regs->si & FUTEX_COMMAND_MASK;
-	struct glibc_mutex mutex;
-	if (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2) {
-		u32 word;
-		if (bpf_probe_read_user(&word, sizeof(word), (void *)regs->di))
-			return 0;
-		return word & FUTEX_TID_MASK;
-	}
-	bool is_robust = regs->dx & FUTEX_WAITERS;
-	if ((command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET) ||
-	    ((u32)regs->dx != CONTENDED && !is_robust) ||
-	    bpf_probe_read_user(&mutex, sizeof(mutex), (void *)regs->di))
-		return 0;
-	bool is_held = mutex.lock == CONTENDED || (is_back && mutex.lock == HELD);
-	if (is_robust)
-		is_held = mutex.kind & GLIBC_ROBUST && (mutex.lock & FUTEX_TID_MASK) == mutex.owner;
-	bool is_mutex = is_held && mutex.users && !(mutex.kind & ~GLIBC_KINDS);
-	return is_mutex ? mutex.owner : 0;
+	return owner_of_futex(regs->di, regs->si & FUTEX_COMMAND_MASK, regs->dx, is_back);
 }
 
 // Whether a thread waits for a mutex, as far as the value of the futex tells.

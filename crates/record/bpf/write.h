@@ -114,10 +114,9 @@ static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32
 		u32 used = head & (BLOCK_BYTES - 1);
 		// An interrupted program may have taken the block, but not begun it.
 		bool begun = *(volatile u64 *)&ring->begun == head / BLOCK_BYTES + 1;
-		// An interrupting program may have begun the block a little later than `now`.
-		u64 delta_ns = now > base ? now - base : 0;
+		// Signed: an interrupting program may have begun the block a little later than `now`.
 		bool next = used == 0 || !begun || used + room > BLOCK_BYTES ||
-			    delta_ns > MAX_DELTA_NS;
+			    (s64)(now - base) > (s64)MAX_DELTA_NS;
 		u64 start = next && used ? (head | (BLOCK_BYTES - 1)) + 1 : head;
 		u64 position = next ? start + sizeof(struct block_header) : start;
 		if (__sync_val_compare_and_swap(&ring->head, head, position + len) != head)
@@ -143,13 +142,13 @@ static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32
 			header->cpu = cpu;
 			*(volatile u64 *)&ring->base_ns = now;
 			*(volatile u64 *)&ring->begun = header->number;
-			delta_ns = 0;
+			base = now;
 			let_places_age(cpu, position);
 		}
 		at->ring = ring;
 		at->block = block->bytes;
 		at->offset = position & (BLOCK_BYTES - 1);
-		at->delta_ns = delta_ns;
+		at->delta_ns = now > base ? now - base : 0;
 		at->position = position;
 		return true;
 	}
@@ -158,7 +157,7 @@ static __always_inline bool reserve(struct place *at, struct cpu_ring *ring, u32
 }
 
 // Programs on one CPU end in the reverse order of their beginning: when the first one ends, all
-// that was reserved has been written. One that interrupts it as it ends tells of more: then that holds.
+// that was reserved has been written.
 static __always_inline struct cpu_ring *enter(u32 cpu)
 {
 	struct cpu_ring *ring = bpf_map_lookup_elem(&cpus, &cpu);
@@ -171,12 +170,9 @@ static __always_inline void leave(struct cpu_ring *ring)
 {
 	if (--ring->depth != 0)
 		return;
-	for (int attempt = 0; attempt < 3; attempt++) {
-		u64 head = *(volatile u64 *)&ring->head;
-		*(volatile u64 *)&ring->written = head;
-		if (*(volatile u64 *)&ring->head == head)
-			return;
-	}
+	*(volatile u64 *)&ring->written = *(volatile u64 *)&ring->head;
+	// Twice: what interrupts the first copy has told of more, which that takes back.
+	*(volatile u64 *)&ring->written = *(volatile u64 *)&ring->head;
 }
 
 // A pointer as a number: the verifier lets nobody calculate with one that was not in a map.

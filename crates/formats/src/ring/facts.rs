@@ -118,14 +118,20 @@ pub(crate) fn add(
         let head =
             EventHead { time: Time::from_nanos(row.time), cpu: row.cpu, thread, kind: *id, stack };
         let payload: Vec<u8> = row.of.payload.iter().flat_map(|word| word.to_le_bytes()).collect();
-        trace.events.push(head, &payload[..kind.bytes()]);
+        trace.events.push(head, kind.used(&payload));
     }
 }
 
 impl Kind {
-    /// Length of the payload.
-    fn bytes(&self) -> usize {
-        self.fields.iter().map(|(_, of)| len(*of)).sum()
+    /// What of a payload is used: a name, which comes last, up to its end.
+    fn used<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
+        let all = &payload[..self.fields.iter().map(|(_, of)| len(*of)).sum()];
+        if !self.fields.iter().any(|(_, of)| *of == FieldType::Ansi) {
+            return all;
+        }
+        let begin = all.len() - NAME_BYTES;
+        let end = all[begin..].iter().position(|byte| *byte == 0);
+        end.map_or(all, |end| &all[..=begin + end])
     }
 }
 
