@@ -19,8 +19,9 @@ int main(int argc, char **argv)
 		return WEXITSTATUS(status);
 	}
 	file = open(argv[argc - 1], O_RDWR);
-	for (int n = 0; n < 5; n++, usleep(200000))
-		if (!flock(file, LOCK_EX | LOCK_NB) || !fcntl(file, F_SETLK, &whole))
+	/* Of refusals within a millisecond, one is noted. */
+	for (int n = 0; n < 10; n++, usleep(100000))
+		if (n % 2 ? !flock(file, LOCK_EX | LOCK_NB) : !fcntl(file, F_SETLK, &whole))
 			return 2;
 	return 0;
 }
