@@ -547,8 +547,18 @@ fn who_polls_for_a_lock_on_a_file_waits_for_the_process_that_has_it() {
     let finding = &stall.finding;
     assert_eq!((finding.pattern, finding.culprit), (Pattern::LongHold, Some(builder)), "{text}");
     assert_eq!((finding.evidence, &*finding.function), (Evidence::Direct, "build_all"), "{text}");
-    let told = "the kernel refused it 10 times, each time because of builder 500.";
+    let told = "Meanwhile it asked for a lock on a file, and the kernel refused it 10 times, each time \
+                because of builder 500.";
     assert!(text.contains(told) && text.contains("lock on a file, for which it polled"), "{text}");
+    // One sleep and one refusal are told as such.
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    let window = Some(Window::new(at(150), at(200)));
+    let query = Query { victims: vec![poller], window, ..Query::default() };
+    let stalls = unhitch_analysis::diagnose(&analysis, &query);
+    let text = text_for(&analysis, &query, &stalls, 1);
+    assert!(text.contains("and the kernel refused it because of builder 500."), "{text}");
+    assert!(text.contains("It slept for 49.") && !text.contains("1 times"), "{text}");
     // Nobody has to ask.
     let analysis = Analysis::new(&trace, &Rules::default());
     let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());

@@ -236,3 +236,99 @@ fn a_server_that_polls_is_not_to_blame_for_its_own_timer() {
     assert!(cause.contains("polling for a lock on the database file"), "{cause}");
     assert_eq!(finding.evidence, Evidence::Inferred);
 }
+
+/// What is said of `victim` from 100 to 660 ms.
+fn asked(trace: &Trace, victim: ThreadId) -> (unhitch_analysis::Finding, String) {
+    let analysis = Analysis::new(trace, &Rules::default());
+    let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    let window = Some(Window::new(at(100), at(660)));
+    let query = Query { victims: vec![victim], window, ..Query::default() };
+    let stalls = unhitch_analysis::diagnose(&analysis, &query);
+    let text = unhitch_analysis::answer::text_for(&analysis, &query, &stalls, 1);
+    (stalls.into_iter().next().expect("asked").finding, text)
+}
+
+/// A thread waits until its timer expires, five times for 80 ms, each time with 20 ms of work behind it;
+/// "stocktaker" ends the next of these waits, on the stack `end`.
+fn timed_waits(end: &[&str]) -> (unhitch_analysis::Finding, String, [ThreadId; 2]) {
+    let mut scene = Scene::default();
+    let waiter = scene.thread(100, 100, "heartbeat");
+    let other = scene.thread(100, 101, "stocktaker");
+    let wait = scene.stack(&["main", "alter_ref", "|", "futex_wait", "schedule"]);
+    let count = scene.stack(&["main", "count_shelves"]);
+    let (timeout, end) = (timer(&mut scene, "hrtimer_wakeup"), scene.stack(end));
+    scene.switch(0, 1, IDLE, Runnable, other, NONE);
+    (0..65).for_each(|n| _ = scene.sample(n * 10 * MS, 1, other, count));
+    scene.switch(0, 0, IDLE, Runnable, waiter, NONE);
+    for round in 1..7 {
+        let (from, to) = (round * 100 * MS, (round * 100 + 80) * MS);
+        scene.switch(from, 0, waiter, Sleeping, IDLE, wait);
+        let woken = if round < 6 { to } else { 650 * MS };
+        match round < 6 {
+            true => scene.wake(woken, 0, IDLE, waiter, WakeFlags::HARDIRQ, timeout),
+            false => scene.wake(woken, 1, other, waiter, WakeFlags::default(), end),
+        };
+        scene.switch(woken + 10, 0, IDLE, Runnable, waiter, NONE);
+    }
+    let (finding, text) = asked(&scene.finish(2, 700 * MS), waiter);
+    (finding, text, [waiter, other])
+}
+
+#[test]
+fn who_ended_the_last_of_several_timed_waits_is_whom_they_were_for() {
+    let (finding, text, [_, other]) = timed_waits(&["main", "commit", "|", "futex_wake"]);
+    assert_eq!((finding.pattern, finding.culprit), (Pattern::TimerSleep, Some(other)), "{text}");
+    assert_eq!(
+        (finding.function.as_str(), finding.evidence),
+        ("count_shelves", Evidence::Inferred)
+    );
+    assert!(text.contains("which ended the last of these waits"), "{text}");
+    // Who only interrupted it did not.
+    for signal in [["kill_something_info", "complete_signal"], ["do_exit", "do_notify_parent"]] {
+        let (finding, text, [waiter, _]) = timed_waits(&[&["main", "|"][..], &signal].concat());
+        assert_eq!(
+            (finding.pattern, finding.culprit),
+            (Pattern::TimerSleep, Some(waiter)),
+            "{text}"
+        );
+    }
+}
+
+/// Commands of one name: one looks every 40 ms whether it may go on, and `others` end in its last
+/// sleep, which have other parents.
+#[test]
+fn who_polls_for_a_lock_file_waits_for_the_command_of_its_name_that_ended_then() {
+    for others in [1, 2] {
+        let mut scene = Scene::default();
+        let poller = scene.thread(100, 100, "sem");
+        let nap = scene.stack(&["main", "take_place", "|", "do_nanosleep", "schedule"]);
+        let timeout = timer(&mut scene, "hrtimer_wakeup");
+        let holders: Vec<ThreadId> =
+            (0..others).map(|n| scene.thread(200 + n, 200 + n, "sem")).collect();
+        for (cpu, holder) in (1..).zip(&holders) {
+            scene.switch(0, cpu, IDLE, Runnable, *holder, NONE);
+            scene.switch(640 * MS, cpu, *holder, TaskState::Dead, IDLE, NONE);
+            let ended = Time::from_nanos(640 * MS * 1_000);
+            scene.trace.threads.get_mut(*holder).unwrap().end = Some(ended);
+        }
+        scene.switch(0, 0, IDLE, Runnable, poller, NONE);
+        for round in 0..14 {
+            let from = (100 + round * 40) * MS;
+            scene.switch(from, 0, poller, Sleeping, IDLE, nap);
+            scene.wake(from + 39 * MS, 0, IDLE, poller, WakeFlags::HARDIRQ, timeout);
+            scene.switch(from + 39 * MS + 5, 0, IDLE, Runnable, poller, NONE);
+        }
+        let mut trace = scene.finish(4, 700 * MS);
+        let processes: Vec<ProcessId> = trace.threads.processes().map(|(id, _)| id).collect();
+        for (number, process) in (0..).zip(processes) {
+            trace.threads.process_mut(process).unwrap().parent_pid = Some(50 + number);
+        }
+        let (finding, text) = asked(&trace, poller);
+        let expected = if others == 1 { holders[0] } else { poller };
+        assert_eq!(
+            (finding.culprit, finding.evidence),
+            (Some(expected), Evidence::Inferred),
+            "{text}"
+        );
+    }
+}

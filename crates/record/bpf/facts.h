@@ -10,7 +10,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-// What takes less than this is only counted.
+// What takes less than this is left out.
 #define MIN_REQUEST_NS 200000
 #define MIN_HANDLER_NS 100000
 #define MIN_SEARCH_NS 200000

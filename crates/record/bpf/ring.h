@@ -55,7 +55,7 @@ struct cpu_ring {
 	u64 refused_ns; // when a lock on a file was refused and noted
 	u64 unused[6]; // the next ring is on another line
 };
-_Static_assert(sizeof(struct cpu_ring) == 192, "as in bpf.rs");
+_Static_assert(sizeof(struct cpu_ring) == 192, "as in rings.rs");
 
 // What a thread did last. Its slot is at one of TASK_PLACES places, which follow from its id. Two
 // cache lines, of which an event mostly needs the first: threads that switch now and then find

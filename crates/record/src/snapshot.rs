@@ -157,9 +157,9 @@ impl Snapshot {
             .map(|(((_, ring), point), buffer)| ring.copy(point, buffer))
             .collect();
         if let Some(engine) = &session.engine {
-            let mut copy = engine.copy();
+            let copy = engine.copy();
             self.warnings = engine.warnings();
-            self.warnings.append(&mut copy.warnings);
+            self.warnings.extend(copy.overwritten.iter().map(|&cpu| overwritten(cpu)));
             self.bpf_rings = Some(copy);
         }
         for ((cpu, _), copy) in rings.iter().zip(copies) {
@@ -323,6 +323,14 @@ impl Drop for Snapshot {
     }
 }
 
+/// What is wrong with a ring that went round while it was copied.
+fn overwritten(cpu: u16) -> String {
+    format!(
+        "CPU {cpu} overwrote its whole ring buffer while it was being copied: its events are \
+         missing (use a larger --buffer)"
+    )
+}
+
 /// The time that a copy covers: from its oldest complete record, or from the start of the
 /// recording, to the time of the copy.
 fn span(
@@ -343,10 +351,7 @@ fn span(
         _ if copy.from_start && !records.damaged() => started,
         Some(oldest) => oldest,
         None => {
-            warnings.push(format!(
-                "CPU {cpu} overwrote its whole ring buffer while it was being \
-                 copied: its events are missing (use a larger --buffer)"
-            ));
+            warnings.push(overwritten(cpu));
             copy.taken
         }
     };

@@ -9,7 +9,7 @@ use unhitch_model::ThreadId;
 /// True for a sleep that ended by its own timer. Where nobody is known to have ended a sleep
 /// that only a thread or a timer ends, it was the timer (interrupts of an idle CPU may not be
 /// reported).
-pub(super) fn timed_out(analysis: &Analysis<'_>, segment: &Segment) -> bool {
+pub(crate) fn timed_out(analysis: &Analysis<'_>, segment: &Segment) -> bool {
     match segment.wake() {
         Some(wake) => {
             let interrupt = analysis.stacks.wake_source(analysis.trace, wake).interrupt;

@@ -48,6 +48,7 @@ pub(crate) use awaited::owned_at_end;
 use bursts::Bursts;
 use creator::until_birth;
 use ends::gave_up;
+pub(crate) use ends::timed_out;
 use idle_waits::join_idle_waits;
 pub(crate) use owners::signalled_by;
 use owners::{ended_by, released_by_owner};

@@ -40,7 +40,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let longest = sleeps.iter().max_by_key(|piece| piece.window.duration_ns())?;
     let own = sleeper == case.candidate.victim;
     let mut sentences = if own { Vec::new() } else { case.waits() };
-    sentences.push(case.slept_often(sleeper, sleeps.len() as u64, ns, &longest.segment));
+    sentences.push(case.slept(sleeper, sleeps.len() as u64, ns, &longest.segment));
     let life = case.analysis.timeline.life(ended).intersect(case.explanation.window);
     sentences.push(sentence!(
         "{}, {}, lived for {} of that, and ended in the last of these sleeps.",

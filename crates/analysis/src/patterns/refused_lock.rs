@@ -6,7 +6,7 @@ use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
-use crate::wording::sentence::{Sentence, count, sentence};
+use crate::wording::sentence::{Sentence, count, plural, sentence};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::ThreadId;
@@ -40,14 +40,14 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     };
     let mut sentences = if sleeper == case.candidate.victim { Vec::new() } else { case.waits() };
     let sleep_count = sleeps.iter().map(|piece| u64::from(piece.count())).sum();
-    sentences.push(case.slept_often(sleeper, sleep_count, ns, &longest.segment));
+    sentences.push(case.slept(sleeper, sleep_count, ns, &longest.segment));
     sentences.push(sentence!(
-        "In between, it asked for a {}, and the kernel refused it {} times, {} because of {}.",
+        "Meanwhile it asked for a {}, and the kernel refused it{} because of {}.",
         wanted.as_str(),
-        count(asked),
-        match times == asked {
-            true => Sentence::from("each time"),
-            false => sentence!("{} times", count(times)),
+        match (asked, times == asked) {
+            (1, _) => Sentence::default(),
+            (_, true) => sentence!(" {} times, each time", count(asked)),
+            (_, false) => sentence!(" {} times, {}", count(asked), plural(times, "time")),
         },
         case.name(holder)
     ));
@@ -69,7 +69,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     );
     let is_seen = times == asked && asked + 1 >= sleep_count;
     let evidence_words = match is_seen {
-        true => "after each of its sleeps, the kernel refused the lock and said who had it",
+        true => "each time that it asked, the kernel refused the lock and said who had it",
         false => "who had the lock is known of some of the times at which it looked",
     };
     Some(Finding {

@@ -44,18 +44,14 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let own = sleeper == case.candidate.victim;
     let goes_on = goes_on(case, longest);
     let mut sentences = if own { Vec::new() } else { case.waits() };
-    sentences.push(match sleeps {
-        0 | 1 => sentence!(
-            "{} slept for {}, {}, in\n  {}",
+    sentences.push(match goes_on && sleeps <= 1 {
+        true => sentence!(
+            "{} slept for {}, and longer, until a time of its own, in\n  {}",
             case.it_or_name(sleeper),
             case.part(ns),
-            match goes_on {
-                true => "and longer, until a time of its own",
-                false => "until its own timer expired",
-            },
             case.segment_stack(sleeper, &longest.segment)
         ),
-        _ => case.slept_often(sleeper, sleeps, ns, &longest.segment),
+        false => case.slept(sleeper, sleeps, ns, &longest.segment),
     });
     let stack = longest.segment.wait_stack(case.analysis.trace);
     // The victim waited for the sleeper; or it slept again in the same place, until somebody ended that.
@@ -64,7 +60,12 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             wait.window.start >= longest.window.end
                 && case.analysis.stacks.is_same_caller(stack, wait.wait_stack)
         };
-        wait.wake.is_some() && (!own || slept_on())
+        // A signal, also by the end of a child, interrupts a sleep, and is not what that was for.
+        let interrupts = |wake: usize| {
+            let stack = case.analysis.trace.wakings.stack[wake];
+            case.analysis.stacks.signals(stack) || case.analysis.stacks.exits(stack)
+        };
+        wait.wake.is_some_and(|wake| !own || slept_on() && !interrupts(wake))
     };
     let last = case.victims_wait().filter(is_last).map(|wait| wait.by);
     sentences.extend(last.and_then(|last| {
@@ -163,13 +164,21 @@ fn cause(case: &Case<'_>, longest: &Piece, sleeps: u64, function: &str) -> Sente
 
 impl Case<'_> {
     /// How often and how long `sleeper` slept, and where longest.
-    pub(super) fn slept_often(
+    pub(super) fn slept(
         &self,
         sleeper: ThreadId,
         sleeps: u64,
         ns: u64,
         longest: &Segment,
     ) -> Sentence {
+        if sleeps <= 1 {
+            return sentence!(
+                "{} slept for {}, until its own timer expired, in\n  {}",
+                self.it_or_name(sleeper),
+                self.part(ns),
+                self.segment_stack(sleeper, longest)
+            );
+        }
         sentence!(
             "{} slept {} times, for {}, each time until its own timer expired. The longest sleep \
              was in\n  {}",

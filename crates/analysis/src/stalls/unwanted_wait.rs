@@ -4,7 +4,7 @@
 
 use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
-use crate::explain::class_of;
+use crate::explain::{class_of, timed_out};
 use crate::{Analysis, Operation, Segment, WaitClass};
 use unhitch_model::{TaskState, ThreadId, Time, Window};
 
@@ -49,30 +49,32 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
 /// recording*: a program that stands by for another looks so all its life.
 fn refused(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Vec<Window> {
     let all = analysis.timeline.window();
-    let refusals = analysis.refusals().inside(view.thread, all);
-    let mut windows: Vec<Window> = Vec::new();
-    for refusal in refusals {
+    // Each with how long it was until it looked again for the first time.
+    let mut polls: Vec<(Window, u64)> = Vec::new();
+    for refusal in analysis.refusals().inside(view.thread, all) {
         let is_sleep = |segment: &&Segment| {
             segment.is_sleep()
                 && segment.window.start >= refusal.time
-                && class_of(analysis, segment) == WaitClass::Timer
+                && timed_out(analysis, segment)
         };
-        // Soon after it was refused.
         let from = view.segments.partition_point(|segment| segment.window.end <= refusal.time);
-        let next = &view.segments[from..view.segments.len().min(from + MAX_SEGMENTS_BETWEEN)];
-        let Some(sleep) = next.iter().find(is_sleep) else { continue };
-        match windows.last_mut() {
-            Some(last) if refusal.time.since(last.end) <= SOON_NS => last.end = sleep.window.end,
-            _ => windows.push(Window::new(refusal.time, sleep.window.end)),
+        let next = view.segments[from..].iter().take(MAX_SEGMENTS_BETWEEN);
+        let Some(sleep) = next.into_iter().find(is_sleep) else { continue };
+        match polls.last_mut() {
+            Some((last, _)) if refusal.time.since(last.end) <= SOON_NS => {
+                last.end = sleep.window.end
+            }
+            _ => {
+                let window = Window::new(refusal.time, sleep.window.end);
+                polls.push((window, window.duration_ns()));
+            }
         }
     }
-    let since_start = |window: &Window| {
-        let first_sleep = refusals.iter().find(|refusal| refusal.time > window.start);
-        let interval = first_sleep.map_or(0, |next| next.time.since(window.start));
-        window.start.since(all.start) <= interval * 3 / 2
-    };
-    windows.retain(|window| window.duration_ns() >= THRESHOLD_NS && !since_start(window));
-    windows
+    polls.retain(|(window, interval)| {
+        let may_be_older = window.start.since(all.start) <= interval * 3 / 2;
+        window.duration_ns() >= THRESHOLD_NS && !may_be_older
+    });
+    polls.into_iter().map(|(window, _)| window).collect()
 }
 
 fn is_unwanted(analysis: &Analysis<'_>, operation: &Operation) -> bool {

@@ -135,8 +135,8 @@ pub(crate) struct RingsCopy {
     pub(crate) spans: Vec<CpuSpan>,
     /// Each ring's CPU, end, and blocks.
     rings: Vec<(u16, u64, Vec<u8>)>,
-    /// About rings that could not be copied.
-    pub(crate) warnings: Vec<String>,
+    /// The CPUs whose rings went round while they were copied.
+    pub(crate) overwritten: Vec<u16>,
     /// The threads that are asleep.
     pub(crate) sleepers: Vec<Sleeper>,
     /// What waits that were written already are about.
@@ -444,7 +444,7 @@ impl Engine {
         let mut copy = RingsCopy {
             spans: Vec::new(),
             rings: Vec::new(),
-            warnings: Vec::new(),
+            overwritten: Vec::new(),
             sleepers,
             written: WaitedFor::default(),
         };
@@ -454,10 +454,7 @@ impl Engine {
             let begun = (self.written(cpu) / BLOCK_BYTES as u64).saturating_sub(last) + 2;
             let held = (self.rings.blocks_per_cpu as u64).saturating_sub(begun);
             if held == 0 {
-                copy.warnings.push(format!(
-                    "CPU {cpu} overwrote its whole ring buffer while it was being copied: its events \
-                     are missing (use a larger --buffer)"
-                ));
+                copy.overwritten.push(cpu);
             }
             let len = (held as usize * BLOCK_BYTES).min(blocks.len());
             blocks.drain(..blocks.len() - len);
@@ -474,8 +471,8 @@ impl Engine {
     /// of these spans. `written`: what the waits in those rings are about.
     pub(crate) fn asleep(&self, spans: &[CpuSpan], written: &WaitedFor) -> RingsCopy {
         let (sleepers, written) = (self.sleepers().unwrap_or_default(), written.clone());
-        let (rings, warnings) = (Vec::new(), Vec::new());
-        RingsCopy { spans: spans.to_vec(), rings, warnings, sleepers, written }
+        let (rings, overwritten) = (Vec::new(), Vec::new());
+        RingsCopy { spans: spans.to_vec(), rings, overwritten, sleepers, written }
     }
 
     /// The recorded CPUs.
