@@ -475,6 +475,37 @@ fn regression_who_gave_a_kernel_worker_its_work_is_followed_and_not_what_it_did_
 }
 
 #[test]
+fn regression_the_rest_of_kernel_workers_that_report_a_disks_completion_is_the_disks() {
+    let sync = ["main", "save", "fsync", "|", "folio_wait_bit", "io_schedule", "schedule"];
+    let mut ui = IDLE;
+    let trace = asleep(&sync, |scene, victim| {
+        ui = victim;
+        let workers = [281, 282].map(|tid| scene.thread(tid, tid, &format!("kworker/{tid}:1")));
+        let rest = scene.stack(&["|", "kthread", "worker_thread", "schedule"]);
+        let timer = scene.stack(&["|", "call_timer_fn", "queue_work_on", "try_to_wake_up"]);
+        let queue = ["|", "kthread", "worker_thread", "process_one_work", "queue_work_on"];
+        let queue = scene.stack(&[&queue[..], &["try_to_wake_up"]].concat());
+        let done = ["|", "kthread", "worker_thread", "bio_endio", "folio_end_writeback"];
+        let done = scene.stack(&[&done[..], &["try_to_wake_up"]].concat());
+        for (worker, cpu) in workers.into_iter().zip([1, 2]) {
+            scene.switch(50 * MS, cpu, IDLE, Runnable, worker, NONE);
+            scene.switch(51 * MS, cpu, worker, TaskState::Idle, IDLE, rest);
+        }
+        scene.wake(1_098 * MS, 1, IDLE, workers[0], WakeFlags::SOFTIRQ, timer);
+        scene.switch(1_098 * MS + 10, 1, IDLE, Runnable, workers[0], NONE);
+        scene.wake(1_099 * MS, 1, workers[0], workers[1], WakeFlags::default(), queue);
+        scene.switch(1_099 * MS + 10, 2, IDLE, Runnable, workers[1], NONE);
+        scene.wake(1_100 * MS, 2, workers[1], victim, WakeFlags::default(), done);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::IoWait, Some(ui)),
+        "{text}"
+    );
+}
+
+#[test]
 fn regression_who_spins_for_a_lock_does_not_compute() {
     for others in [1, 2] {
         let mut desktop = Desktop::new();

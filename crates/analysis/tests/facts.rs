@@ -335,6 +335,20 @@ fn regression_a_pipes_other_end_is_the_one_of_the_other_direction() {
 }
 
 #[test]
+fn a_poll_says_itself_for_what_it_waits() {
+    const POLL: u16 = 7;
+    let both = [(1, WRITES.0, WRITES.1), (2, READS.0, READS.1)];
+    let polled = |to_read, to_write| {
+        let polled = Some(Polled { to_read, to_write });
+        waits_on(POLL, Descriptor { polled, ..pipe() }, &both, |_| ()).0
+    };
+    assert_eq!(polled(true, false), Some(ThreadId(2)));
+    assert_eq!(polled(false, true), Some(ThreadId(3)));
+    assert_eq!(polled(true, true), None);
+    assert_eq!(waits_on(POLL, pipe(), &both, |_| ()).0, None);
+}
+
+#[test]
 fn regression_others_that_may_have_the_other_end_make_nobody_the_culprit() {
     let writer = (1, WRITES.0, WRITES.1);
     // Its own process, which may be the one to write.

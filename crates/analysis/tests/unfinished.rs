@@ -74,6 +74,24 @@ fn who_waits_for_its_children_waits_for_the_one_that_works() {
 }
 
 #[test]
+fn regression_who_waits_for_another_child_is_not_the_one_that_works() {
+    let (mut trace, [shell, sort, perl]) = pipeline();
+    // That it waits for who works makes it work, too, in a sense.
+    trace.has_all_holders = true;
+    trace.holders = vec![Holder { inode: 7, process: perl, fd: 1, reads: false, writes: true }];
+    let on = Descriptor { kind: DescriptorKind::Pipe, inode: 7, ..Descriptor::default() };
+    trace.kept_waits = vec![KeptWait {
+        thread: sort,
+        time: Time::from_nanos(50 * MS * 1_000),
+        syscall: Some(0),
+        descriptor: Some(Box::new(on)),
+        ..KeptWait::default()
+    }];
+    let (stall, text) = present(&trace, shell);
+    assert_eq!(stall.finding.culprit, Some(perl), "{text}");
+}
+
+#[test]
 fn the_system_call_says_for_which_process() {
     let (mut trace, [shell, sort, _]) = pipeline();
     trace.kept_waits = vec![KeptWait {

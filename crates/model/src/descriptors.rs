@@ -25,6 +25,15 @@ pub enum DescriptorKind {
     Other,
 }
 
+/// What a poll(2) or select(2) waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Polled {
+    /// Until it can be read.
+    pub to_read: bool,
+    /// Until it can be written.
+    pub to_write: bool,
+}
+
 /// The file, pipe or socket that a thread waited for, as the recorder saw it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Descriptor {
@@ -42,6 +51,8 @@ pub struct Descriptor {
     pub peer_address: Option<(IpAddr, u16)>,
     /// Its own port.
     pub local_port: u16,
+    /// If the system call polls it; else the call itself says whether it reads or writes.
+    pub polled: Option<Polled>,
 }
 
 /// A process that had a pipe or a socket open when the trace was saved.

@@ -66,7 +66,7 @@ mod warnings;
 
 pub use address_spaces::{AddressSpace, AddressSpaces, Mapping};
 pub use calendar::Date;
-pub use descriptors::{Descriptor, DescriptorKind, Holder};
+pub use descriptors::{Descriptor, DescriptorKind, Holder, Polled};
 pub use events::{
     Contention, ContentionKind, Contentions, Placement, Placements, Sample, Samples, Switch,
     Switches, TaskState, WaitReason, WakeFlags, Waking, Wakings,

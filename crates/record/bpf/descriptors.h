@@ -37,9 +37,66 @@ static __always_inline bool has_descriptor(u64 syscall)
 	return syscall < 64 && low >> syscall & 1;
 }
 
+// poll(2) or ppoll(2)
+#define IS_POLL(syscall) ((syscall) == 7 || (syscall) == 271)
+// select(2) or pselect(2)
+#define IS_SELECT(syscall) ((syscall) == 23 || (syscall) == 270)
+#define POLLS_TO_READ 0x20c3 // POLLIN, POLLPRI, POLLRDNORM, POLLRDBAND, POLLRDHUP
+#define POLLS_TO_WRITE 0x304 // POLLOUT, POLLWRNORM, POLLWRBAND
+
+#define NOT_POLLED (~0ull)
+
+struct polled_fd {
+	s32 fd;
+	u16 events, revents;
+};
+
+// The only descriptor that the current thread's poll or select with these arguments is about, and above
+// bit 32 what for (enum polled). NOT_POLLED if there are several. Only the first 64 descriptors are looked
+// for in a select. (A function that the verifier follows once.)
+__noinline u64 polled(u64 syscall, u64 first, u64 second, u64 third)
+{
+	if (IS_POLL(syscall)) {
+		struct polled_fd one;
+		if (second != 1 || bpf_probe_read_user(&one, sizeof(one), (void *)first) || one.fd < 0)
+			return NOT_POLLED;
+		u64 what = (one.events & POLLS_TO_READ ? POLLED_TO_READ : 0) |
+			   (one.events & POLLS_TO_WRITE ? POLLED_TO_WRITE : 0);
+		return what << 32 | one.fd;
+	}
+	if (!IS_SELECT(syscall) || !first || first > 64)
+		return NOT_POLLED;
+	u64 read = 0, write = 0;
+	if (second && bpf_probe_read_user(&read, sizeof(read), (void *)second))
+		return NOT_POLLED;
+	if (third && bpf_probe_read_user(&write, sizeof(write), (void *)third))
+		return NOT_POLLED;
+	u64 within = ~0ull >> (64 - first);
+	u64 all = (read | write) & within;
+	if (!all || all & (all - 1))
+		return NOT_POLLED;
+	u64 fd = 0;
+	for (u32 step = 32; step; step /= 2)
+		if (all >> fd >> step)
+			fd += step;
+	u64 what = (read & all ? POLLED_TO_READ : 0) | (write & all ? POLLED_TO_WRITE : 0);
+	return what << 32 | fd;
+}
+
 static __always_inline u64 inode_of_socket(struct sock *sock)
 {
 	return sock ? BPF_CORE_READ(sock, sk_socket, file, f_inode, i_ino) : 0;
+}
+
+// The socket at the other end. Until the connection is accepted, that is nobody's yet, and the socket on
+// which its owner listens stands for it, where the kernel knows that.
+static __always_inline u64 inode_of_peer(struct unix_sock *local)
+{
+	struct unix_sock *peer = (void *)BPF_CORE_READ(local, peer);
+	u64 inode = inode_of_socket((void *)peer);
+	if (inode || !peer || !bpf_core_field_exists(peer->listener))
+		return inode;
+	return inode_of_socket(BPF_CORE_READ(peer, listener));
 }
 
 static __always_inline void describe_socket(struct descriptor *to, struct file *file)
@@ -50,8 +107,7 @@ static __always_inline void describe_socket(struct descriptor *to, struct file *
 		return;
 	to->family = BPF_CORE_READ(sock, __sk_common.skc_family);
 	if (to->family == FAMILY_UNIX) {
-		struct unix_sock *local = (void *)sock;
-		to->peer_inode = inode_of_socket(BPF_CORE_READ(local, peer));
+		to->peer_inode = inode_of_peer((void *)sock);
 	} else if (to->family == FAMILY_INET || to->family == FAMILY_INET6) {
 		to->local_port = BPF_CORE_READ(sock, __sk_common.skc_num);
 		to->peer_port = __builtin_bswap16(BPF_CORE_READ(sock, __sk_common.skc_dport));
@@ -82,5 +138,22 @@ static __always_inline bool describe(struct descriptor *to, struct task_struct *
 	else
 		bpf_probe_read_kernel_str(to->name, sizeof(to->name),
 					  BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	return true;
+}
+
+// Describes what a thread's system call waits for. Returns false if that is not one descriptor, or if that
+// of a poll cannot be read because the memory is another thread's.
+static __always_inline bool describe_awaited(struct descriptor *to, struct task_struct *task,
+					     struct pt_regs *regs, bool is_current)
+{
+	u64 syscall = regs->orig_ax;
+	if (has_descriptor(syscall))
+		return describe(to, task, regs->di);
+	if (!is_current || (!IS_POLL(syscall) && !IS_SELECT(syscall)))
+		return false;
+	u64 one = polled(syscall, regs->di, regs->si, regs->dx);
+	if (one == NOT_POLLED || !describe(to, task, (u32)one))
+		return false;
+	to->polled = one >> 32;
 	return true;
 }

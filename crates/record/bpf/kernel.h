@@ -162,6 +162,7 @@ struct sock {
 
 struct unix_sock {
 	struct sock *peer;
+	struct sock *listener; // until it is accepted
 };
 
 struct socket {

@@ -12,6 +12,7 @@
 #include "locks.h"
 #include "python.h"
 #include "ring.h"
+#include "sleepers.h"
 #include "stacks.h"
 #include "watch.h"
 #include "write.h"
@@ -90,33 +91,6 @@ static __always_inline u64 back_ns(struct task_slot *slot, u64 now)
 	s32 ago = BACK_PERIOD(now) - back;
 	// Another CPU may have set it a little later than `now`.
 	return back && ago >= 0 ? ((now >> BACK_PERIOD_SHIFT) - ago) << BACK_PERIOD_SHIFT : 0;
-}
-
-// Since when a thread is blocked; 0 if it is not.
-static __always_inline u64 blocked_since(struct task_slot *slot)
-{
-	return slot->is_blocked ? slot->since_ns : 0;
-}
-
-static __always_inline u32 state_of(bool preempt, u32 bits)
-{
-	if (preempt)
-		return PREEMPTED;
-	if ((bits & 0x402) == 0x402) // TASK_IDLE
-		return IDLE;
-	if (bits & 0x1002) // TASK_UNINTERRUPTIBLE, TASK_RTLOCK_WAIT
-		return DISK_SLEEP;
-	if (bits & 0x01)
-		return SLEEPING;
-	if (bits & 0x04)
-		return STOPPED;
-	if (bits & 0x08)
-		return TRACED;
-	if (bits & 0x40)
-		return PARKED;
-	if (bits & 0xb0) // TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE
-		return DEAD;
-	return bits ? SLEEPING : RUNNABLE;
 }
 
 // Priorities below this are those of real-time classes, which have no such quota.
@@ -270,10 +244,11 @@ static __always_inline void arrive(struct cpu_ring *ring, u32 cpu, u64 now, stru
 
 // What the thread waited for. It is back, so that it may have been closed meanwhile.
 static __always_inline void write_descriptor(struct cpu_ring *ring, u32 cpu, u64 now,
-					     struct task_struct *task, struct pt_regs *regs)
+					     struct task_struct *task, struct pt_regs *regs,
+					     bool is_current)
 {
 	struct descriptor descriptor;
-	if (!describe(&descriptor, task, regs->di))
+	if (!describe_awaited(&descriptor, task, regs, is_current))
 		return;
 	struct descriptor_record *record =
 		NEW_RECORD(ring, cpu, now, DESCRIPTOR, 0, descriptor_record);
@@ -409,8 +384,8 @@ static __always_inline int came_on(void *ctx, struct task_struct *task, bool is_
 		record->kernel_lock = slot ? slot->kernel_lock : 0;
 		bool described = ring->pending_due ||
 				 ring->pending_blocked_ns >= LONG_WAITS * min_wait_ns;
-		if (called && was_blocked && described && has_descriptor(regs->orig_ax))
-			write_descriptor(ring, cpu, now, task, regs);
+		if (called && was_blocked && described)
+			write_descriptor(ring, cpu, now, task, regs, is_current);
 	}
 	leave(ring);
 	return 0;
@@ -588,103 +563,6 @@ int on_sample(void *ctx)
 		record->user_stack = user_stack;
 	}
 	leave(ring);
-	return 0;
-}
-
-// ------------------------------------------------------------------------------------- sleepers
-
-#define SLEEPER_FRAMES 63
-
-// A thread that is asleep when the recorder asks.
-struct sleeper {
-	u32 tid;
-	u32 tgid;
-	u64 left_ns; // when it left its CPU; or about when it came on it, see `is_estimate`
-	u32 owner; // of the lock that it waits for
-	u32 called; // it is in a system call
-	u64 ip, sp, bp; // in user mode; 0 for a kernel thread, and for 32-bit code
-	u64 syscall;
-	u64 arguments[2];
-	u64 kernel_lock;
-	u64 thread_id; // pthread_self()
-	u32 first; // of `frames`
-	u32 count;
-	u32 described; // `descriptor` is there
-	u16 state;
-	u16 is_estimate; // no program saw it leave
-	struct descriptor descriptor;
-	u64 frames[SLEEPER_FRAMES];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct sleeper);
-} sleepers SEC(".maps");
-
-// About when a thread came on a CPU for the last time. The scheduler's clock is not the ring's; that
-// of the thread that asks, which came on just now, shows by how much they differ.
-static __always_inline u64 last_arrival(struct task_struct *task)
-{
-	struct task_struct *asker = bpf_get_current_task_btf();
-	if (!bpf_core_field_exists(task->sched_info.last_arrival))
-		return 0;
-	u64 ago = asker->sched_info.last_arrival - task->sched_info.last_arrival;
-	u64 now = bpf_ktime_get_ns();
-	return (s64)ago > 0 && ago < now ? now - ago : 0;
-}
-
-/* Its field is an int, from Linux 7.3 on a byte. */
-static __always_inline bool is_on_cpu(struct task_struct *task)
-{
-	u32 on_cpu = 0;
-	u32 bytes = bpf_core_field_size(task->on_cpu);
-	bpf_probe_read_kernel(&on_cpu, bytes < sizeof(on_cpu) ? bytes : sizeof(on_cpu), &task->on_cpu);
-	return on_cpu;
-}
-
-SEC("iter/task")
-int on_each_thread(struct bpf_iter__task *ctx)
-{
-	struct task_struct *task = ctx->task;
-	u32 key = 0;
-	struct sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &key);
-	if (!task || !sleeper || !task->__state || is_on_cpu(task))
-		return 0;
-	u32 state = state_of(false, task->__state);
-	struct task_slot *slot = slot_of(task->pid);
-	u64 left = slot ? blocked_since(slot) : 0;
-	if (state == DEAD || (slot && !left))
-		return 0;
-	__builtin_memset(sleeper, 0, __builtin_offsetof(struct sleeper, frames));
-	sleeper->tid = task->pid;
-	sleeper->tgid = task->tgid;
-	sleeper->state = state;
-	if (slot) {
-		sleeper->left_ns = left;
-		sleeper->owner = slot->owner;
-		sleeper->kernel_lock = slot->kernel_lock;
-	} else {
-		sleeper->left_ns = last_arrival(task);
-		sleeper->is_estimate = 1;
-	}
-	if (!(task->flags & PF_KTHREAD) && is_64_bit(task)) {
-		struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-		sleeper->called = in_syscall(regs);
-		sleeper->ip = regs->ip;
-		sleeper->sp = regs->sp;
-		sleeper->bp = regs->bp;
-		sleeper->thread_id = task->thread.fsbase;
-		sleeper->syscall = regs->orig_ax;
-		sleeper->arguments[0] = regs->di;
-		sleeper->arguments[1] = regs->si;
-		if (sleeper->called && has_descriptor(regs->orig_ax))
-			sleeper->described = describe(&sleeper->descriptor, task, regs->di);
-	}
-	long bytes = bpf_get_task_stack(task, sleeper->frames, sizeof(sleeper->frames), 0);
-	sleeper->count = bytes > 0 ? (u32)bytes / 8 : 0;
-	bpf_seq_write(ctx->meta->seq, sleeper, sizeof(*sleeper));
 	return 0;
 }
 

@@ -216,11 +216,16 @@ struct descriptor {
 	u64 inode; // of a socket, too
 	u32 device; // of the file system, as the kernel encodes it: major << 20 | minor
 	u32 family; // of a socket
-	u64 peer_inode; // of a connected Unix socket
-	u32 unused;
+	u64 peer_inode; // of a connected Unix socket: the other end, or who listens if it is not accepted
+	u32 polled; // enum polled, if the call is poll(2) or select(2)
 	u16 local_port, peer_port; // of a TCP or UDP socket
 	u8 peer_address[16]; // IPv4 in the first four bytes
 	char name[32]; // the file's name without its folder; empty for pipes and sockets
+};
+
+enum polled {
+	POLLED_TO_READ = 1,
+	POLLED_TO_WRITE = 2,
 };
 
 struct descriptor_record {

@@ -78,6 +78,33 @@ static __always_inline struct task_slot *slot_of(u32 tid)
 	return slot_in(find_slot(tid, false));
 }
 
+// Since when a thread is blocked; 0 if it is not.
+static __always_inline u64 blocked_since(struct task_slot *slot)
+{
+	return slot->is_blocked ? slot->since_ns : 0;
+}
+
+static __always_inline u32 state_of(bool preempt, u32 bits)
+{
+	if (preempt)
+		return PREEMPTED;
+	if ((bits & 0x402) == 0x402) // TASK_IDLE
+		return IDLE;
+	if (bits & 0x1002) // TASK_UNINTERRUPTIBLE, TASK_RTLOCK_WAIT
+		return DISK_SLEEP;
+	if (bits & 0x01)
+		return SLEEPING;
+	if (bits & 0x04)
+		return STOPPED;
+	if (bits & 0x08)
+		return TRACED;
+	if (bits & 0x40)
+		return PARKED;
+	if (bits & 0xb0) // TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE
+		return DEAD;
+	return bits ? SLEEPING : RUNNABLE;
+}
+
 // A block begins at `position`. The stacks of places count from when on the ring that is overwritten
 // fastest has gone an eighth on.
 __noinline int let_places_age(u32 cpu, u64 position)

@@ -6,7 +6,7 @@ use super::other_end::{descriptor, only_peer};
 use super::wait_class::class_of;
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
-use unhitch_model::{ProcessId, ThreadId, Time, Window};
+use unhitch_model::{Descriptor, ProcessId, ThreadId, Time, Window};
 
 /// How long before a sleep its thread woke the one that it asked, at most, nanoseconds.
 const MAX_BEFORE_NS: u64 = 10_000_000;
@@ -42,23 +42,29 @@ fn asked(
     let since = Window::new(began(analysis, sleep), sleep.window.end);
     let before = || answered_before(analysis, thread, sleep);
     let class = class_of(analysis, sleep);
-    let asked = match (descriptor(analysis, sleep), class) {
-        (Some(_), _) => {
-            let peer = only_peer(analysis, thread, sleep).or_else(before)?;
-            // It may be too busy to have been woken.
-            last_woken(analysis, thread, sleep, |woken| process(woken) == process(peer))
-                .filter(|woken| *woken != thread)
-                .or_else(|| only_worker(analysis, process(peer), since, most))
+    let at_other_end = || {
+        let peer = only_peer(analysis, thread, sleep).or_else(before)?;
+        // It may be too busy to have been woken.
+        last_woken(analysis, thread, sleep, |woken| process(woken) == process(peer))
+            .filter(|woken| *woken != thread)
+            .or_else(|| only_worker(analysis, process(peer), since, most))
+    };
+    // It waits for any of several, such as in poll(2).
+    let by_habit = || {
+        last_woken(analysis, thread, sleep, |woken| process(woken) != process(thread))
+            .filter(|woken| {
+                analysis.contacts().are_mutual(analysis.trace, thread, *woken)
+                    || seems_to_answer(analysis, thread, *woken, since.start)
+            })
+            .or_else(before)
+    };
+    let is_polled = |(_, on): (_, &Descriptor)| on.polled.is_some();
+    let asked = match (descriptor(analysis, sleep).map(is_polled), class) {
+        (Some(true), WaitClass::Network | WaitClass::Ipc | WaitClass::Idle) => {
+            at_other_end().or_else(by_habit)
         }
-        // It waits for any of several, such as in poll(2).
-        (None, WaitClass::Network | WaitClass::Ipc | WaitClass::Idle) => {
-            last_woken(analysis, thread, sleep, |woken| process(woken) != process(thread))
-                .filter(|woken| {
-                    analysis.contacts().are_mutual(analysis.trace, thread, *woken)
-                        || seems_to_answer(analysis, thread, *woken, since.start)
-                })
-                .or_else(before)
-        }
+        (Some(_), _) => at_other_end(),
+        (None, WaitClass::Network | WaitClass::Ipc | WaitClass::Idle) => by_habit(),
         (None, _) => None,
     };
     let asked = asked.filter(|asked| *asked != thread)?;
@@ -76,17 +82,20 @@ fn asked(
 /// another process.
 fn answered_before(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -> Option<ThreadId> {
     let trace = analysis.trace;
-    let on = descriptor(analysis, sleep).map(|(_, on)| (on.kind, on.inode));
+    let described = descriptor(analysis, sleep).map(|(_, on)| on);
     let class = class_of(analysis, sleep);
-    let is_same = |earlier: &Segment| match on {
-        Some(_) => descriptor(analysis, earlier).map(|(_, on)| (on.kind, on.inode)) == on,
-        None => class_of(analysis, earlier) == class,
+    let is_same = |earlier: &Segment| match (described, descriptor(analysis, earlier)) {
+        (Some(on), Some((_, earlier))) => (on.kind, on.inode) == (earlier.kind, earlier.inode),
+        // What a short poll was about is not noted.
+        (Some(on), None) if on.polled.is_none() => false,
+        _ => class_of(analysis, earlier) == class,
     };
     let earlier = sleeps_before(analysis, thread, began(analysis, sleep)).find(is_same)?;
     let wake = earlier.wake().filter(|wake| analysis.stacks.is_by_task(trace, *wake))?;
     let by = trace.wakings.waker[wake];
     let process = |thread: ThreadId| trace.threads.get(thread).process;
-    let is_peer = if on.is_some() { by != thread } else { process(by) != process(thread) };
+    let is_exact = described.is_some_and(|on| on.polled.is_none());
+    let is_peer = if is_exact { by != thread } else { process(by) != process(thread) };
     is_peer.then_some(by)
 }
 

@@ -119,11 +119,7 @@ fn walk(analysis: &Analysis<'_>, explanation: &mut Explanation, mut frames: Vec<
             }
             None => {
                 let asleep = segment.is_sleep();
-                // A kernel worker that only reports the device's completion rested until
-                // then: the device took that time.
-                let device = explanation.hop(hop).filter(|hop| {
-                    hop.class.is_disk() && class_of(analysis, &segment) == WaitClass::KernelIdle
-                });
+                let device = completed(analysis, explanation, hop, &segment);
                 let (cause, thread) = match device {
                     Some(hop) => (Cause::Io, hop.sleeper),
                     None if asleep && !earlier => (Cause::Lost, thread),
@@ -140,6 +136,19 @@ fn walk(analysis: &Analysis<'_>, explanation: &mut Explanation, mut frames: Vec<
             }
         }
     }
+}
+
+/// The wait for a disk to which `hop` led, if `segment` is the rest of a kernel worker that only reported
+/// the disk's completion, or gave that to another one to do: the disk took that time.
+fn completed<'a>(
+    analysis: &Analysis<'_>,
+    explanation: &'a Explanation,
+    hop: Option<u32>,
+    segment: &Segment,
+) -> Option<&'a Hop> {
+    let is_rest = segment.is_sleep() && class_of(analysis, segment) == WaitClass::KernelIdle;
+    let mut led = explanation.hops_to(hop).map(|(_, hop)| hop).filter(|_| is_rest);
+    led.find(|hop| hop.class != WaitClass::KernelIdle).filter(|hop| hop.class.is_disk())
 }
 
 /// Explains the two halves of a frame side by side: a storm has a million segments.

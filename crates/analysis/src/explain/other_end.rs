@@ -4,7 +4,7 @@ use super::wait_class::kept_wait;
 use crate::Analysis;
 use crate::family::descends;
 use crate::timeline::Segment;
-use unhitch_model::{Descriptor, DescriptorKind, Holder, KeptWait, ThreadId};
+use unhitch_model::{Descriptor, DescriptorKind, Holder, KeptWait, Polled, ThreadId};
 
 /// What was noted of a sleep, if it was about a descriptor.
 pub(crate) fn descriptor<'a>(
@@ -53,10 +53,9 @@ pub(crate) fn other_end(
     match (on.kind, on.peer_inode) {
         (DescriptorKind::Pipe, _) if is_nameless => {
             let holders = holders(analysis, on.inode);
-            processes(holders.filter(|holder| match Direction::of(wait) {
-                Some(Direction::Read) => holder.writes,
-                Some(Direction::Write) => holder.reads,
-                None => false,
+            let awaited = awaited(wait, on);
+            processes(holders.filter(|holder| {
+                awaited.to_read && holder.writes || awaited.to_write && holder.reads
             }))
         }
         (DescriptorKind::UnixSocket | DescriptorKind::InternetSocket, Some(inode)) => {
@@ -66,23 +65,15 @@ pub(crate) fn other_end(
     }
 }
 
-/// Where a system call moves data.
-enum Direction {
-    Read,
-    Write,
-}
-
-impl Direction {
-    /// By the call's number on x86-64, the only architecture on which waits have descriptors.
-    fn of(wait: &KeptWait) -> Option<Self> {
-        match wait.syscall? {
-            // read, readv, preadv2
-            0 | 19 | 327 => Some(Self::Read),
-            // write, writev, pwritev2
-            1 | 20 | 328 => Some(Self::Write),
-            _ => None,
-        }
-    }
+/// Whether a wait is for data or for room; neither if that is not known. The numbers are those of x86-64,
+/// the only architecture on which waits have descriptors.
+fn awaited(wait: &KeptWait, on: &Descriptor) -> Polled {
+    on.polled.unwrap_or(Polled {
+        // read, readv, preadv2
+        to_read: matches!(wait.syscall, Some(0 | 19 | 327)),
+        // write, writev, pwritev2
+        to_write: matches!(wait.syscall, Some(1 | 20 | 328)),
+    })
 }
 
 /// Who had this inode open at the save.

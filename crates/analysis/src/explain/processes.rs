@@ -1,6 +1,6 @@
 //! Waits for the end of a process: whose end, and which of its threads ended it.
 
-use super::asked::{MAX_ASKED, began, works_mostly};
+use super::asked::{MAX_ASKED, asked_in_vain, began, works_mostly};
 use super::wait_class::{class_of, kept_wait};
 use crate::timeline::Segment;
 use crate::{Analysis, WaitClass};
@@ -28,16 +28,25 @@ pub(super) fn awaited_process(
     }
 }
 
-/// The only process that a thread's process started and that did not itself wait for requests in this
-/// sleep: whoever reads what a child writes, or waits for a thread that does, may not wait for its end.
+/// The only process that a thread's process started and that waited neither for requests in this sleep nor
+/// for another one of them: whoever reads what a child writes, or waits for a thread that does, may not wait
+/// for its end.
 pub(super) fn working_child(
     analysis: &Analysis<'_>,
     thread: ThreadId,
     sleep: &Segment,
 ) -> Option<ThreadId> {
     let since = Window::new(began(analysis, sleep), sleep.window.end);
+    let all = children(analysis, thread);
     let works = |child: &ThreadId| works_mostly(analysis, *child, since, MAX_ASKED);
-    let mut working = children(analysis, thread).into_iter().filter(works);
+    let waits_for_another = |child: ThreadId| {
+        let segments = analysis.segments(child, since).into_iter().filter(Segment::is_sleep);
+        let longest = segments.max_by_key(|segment| segment.window.duration_ns());
+        let asked = longest.and_then(|sleep| asked_in_vain(analysis, child, &sleep));
+        let process = asked.map(|asked| analysis.trace.threads.process_of(asked).leader);
+        process.is_some_and(|process| process != child && all.contains(&process))
+    };
+    let mut working = all.iter().copied().filter(works).filter(|child| !waits_for_another(*child));
     let only = working.next()?;
     working.next().is_none().then_some(only)
 }

@@ -2,7 +2,8 @@
 //! meanwhile?
 
 use super::case::Case;
-use super::case::samples_of;
+use super::case::{samples_of, weaken};
+use super::disks;
 use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, Hop};
@@ -50,6 +51,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ),
     });
     sentences.extend(hold.activities(&the_lock).filter(|_| !hop.ran_on));
+    if hold.is_for_disk() {
+        sentences.extend(disks::shown(case, holder).sentences);
+    }
     if let Some(spot) = &hold.hot
         && let Some(instruction) = case.hottest_instruction(holder, spot.function, &hold.running)
     {
@@ -73,7 +77,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ),
         false => sentence!("a long lock hold: {} kept {}{}.", case.name(holder), the_lock, doing),
     };
-    Some(Finding {
+    let mut finding = Finding {
         culprit: Some(holder),
         function: name,
         sentences,
@@ -84,8 +88,17 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         }
         .to_owned(),
         ..case.finding(Pattern::LongHold, cause)
-    })
+    };
+    if hold.is_for_disk() {
+        weaken(&mut finding, |_| {
+            sentence!("what kept the disk busy while {} held it is not followed", case.name(holder))
+        });
+    }
+    Some(finding)
 }
+
+/// What a holder does that waits for a disk.
+const FOR_DISK: &str = "waiting for a disk";
 
 /// What the holder did while it held the lock.
 struct Hold {
@@ -107,7 +120,7 @@ impl Hold {
         let running = case.windows_of(|piece, hop| is_holders(piece, hop, Cause::Ran));
         let parts = [
             (ns(Cause::Ran), "on a CPU"),
-            (ns(Cause::Io), "waiting for a disk"),
+            (ns(Cause::Io), FOR_DISK),
             (ns(Cause::Timer), "asleep on its own timer"),
             (ns(Cause::Timeout), "in waits that timed out"),
             (ns(Cause::WaitedForCpu), "waiting for a CPU"),
@@ -139,6 +152,11 @@ impl Hold {
                 Sentence::join(words, ", ")
             )
         })
+    }
+
+    /// True if it waited for a disk for at least half of the time.
+    fn is_for_disk(&self) -> bool {
+        self.parts.iter().any(|(ns, words)| *words == FOR_DISK && ns * 2 >= self.held_ns)
     }
 
     /// What it did for at least half of the time.

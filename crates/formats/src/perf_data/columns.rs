@@ -10,8 +10,8 @@ use crate::ring::{self, replay::Replay};
 use crate::thread_index::ThreadIndex;
 use std::{iter, vec};
 use unhitch_model::{
-    ContentionKind, Contentions, Placements, ProcessId, Samples, StackId, Strings, Switches,
-    ThreadId, Threads, Time, Trace, Wakings,
+    ContentionKind, Contentions, Placements, Polled, ProcessId, Samples, StackId, Strings,
+    Switches, ThreadId, Threads, Time, Trace, Wakings,
 };
 
 /// Switches and wake-ups of rings, and the stacks of their chains.
@@ -198,6 +198,8 @@ fn descriptor(of: &rows::Descriptor, strings: &mut Strings) -> unhitch_model::De
         peer_inode: (of.peer_inode != 0).then_some(of.peer_inode),
         peer_address: of.peer_address(),
         local_port: of.local_port,
+        polled: (of.polled != 0)
+            .then_some(Polled { to_read: of.polled & 1 != 0, to_write: of.polled & 2 != 0 }),
     }
 }
 

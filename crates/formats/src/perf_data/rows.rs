@@ -102,6 +102,8 @@ pub(crate) struct Descriptor {
     pub inode: u64,
     pub family: u32,
     pub peer_inode: u64,
+    /// Bits of `enum polled` of `ring.h`.
+    pub polled: u32,
     pub local_port: u16,
     pub peer_port: u16,
     pub peer_address: [u8; 16],

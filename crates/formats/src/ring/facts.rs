@@ -291,6 +291,7 @@ pub(super) fn descriptor(bytes: &[u8]) -> Descriptor {
         inode: u64_at(bytes, 8),
         family: u32_at(bytes, 20),
         peer_inode: u64_at(bytes, 24),
+        polled: u32_at(bytes, 32),
         local_port: u32_at(bytes, 36) as u16,
         peer_port: (u32_at(bytes, 36) >> 16) as u16,
         peer_address,

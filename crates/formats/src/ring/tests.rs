@@ -87,10 +87,10 @@ fn ring() -> (Vec<u8>, u64) {
     (block, end)
 }
 
-/// A pipe.
+/// A pipe that is polled, to read.
 fn descriptor(fd: u64) -> [u64; 11] {
     let mut words = [0; 11];
-    (words[0], words[1]) = (fd | 0o010_600 << 32, 4711);
+    (words[0], words[1], words[4]) = (fd | 0o010_600 << 32, 4711, 1);
     words
 }
 
@@ -251,9 +251,9 @@ fn waits_and_wake_ups_have_their_stacks() {
     let all = decoded.rows.iter().flat_map(|rows| &rows.kept_waits);
     let pipes: Vec<_> = all
         .filter_map(|row| row.of.descriptor.as_deref())
-        .map(|pipe| (pipe.fd, pipe.kind(), pipe.inode))
+        .map(|pipe| (pipe.fd, pipe.kind(), pipe.inode, pipe.polled))
         .collect();
-    assert_eq!(pipes, [(3, DescriptorKind::Pipe, 4711), (5, DescriptorKind::Pipe, 4711)]);
+    assert_eq!(pipes, [3, 5].map(|fd| (fd, DescriptorKind::Pipe, 4711, 1)));
     let fact = &rows.facts[0];
     assert_eq!((fact.time, fact.of.tid, fact.of.number), (1_303, 7, 1));
     assert_eq!((fact.of.payload[0], fact.stack), (19 | 8 << 32, 1), "SIGSTOP to thread 8");

@@ -9,6 +9,7 @@
 mod file_locks;
 mod hook;
 mod parts;
+mod pollers;
 mod refused;
 mod rings;
 mod shared;
@@ -33,7 +34,7 @@ use aya::programs::perf_event::{
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use hook::Hook;
-use parts::{map, maps, program};
+use parts::{list_threads, map, maps, program};
 use refused::failed;
 use rings::{CACHED_AT, DIFFERED_AT, NOT_RESERVED_AT, Rings, SWITCHES_AT, WAKINGS_AT};
 use rustc_hash::FxHashMap;
@@ -308,13 +309,12 @@ impl Engine {
     /// The threads that are asleep, with their kernel stacks.
     fn sleepers(&self) -> Result<Vec<Sleeper>, Error> {
         let mut programs = self.programs();
-        let lister: &mut Iter = program(&mut programs, "on_each_thread")?;
-        let link = lister.attach().map_err(failed("list the threads"))?;
-        let link = lister.take_link(link).map_err(failed("list the threads"))?;
-        let list = link.into_file().map_err(failed("list the threads"))?;
+        let list = list_threads(&mut programs, "on_each_thread")?;
         let mut sleepers = sleepers::read(list).map_err(failed("list the threads"))?;
-        // Without it, the holders of file locks are not known, and nothing else is missing.
+        // Without these two, the holders of file locks and what polls are about are not known, and
+        // nothing else is missing.
         let _ = file_locks::add_owners(&mut sleepers);
+        let _ = pollers::add_descriptors(&mut programs, &mut sleepers);
         Ok(sleepers)
     }
 
@@ -517,6 +517,8 @@ fn load_others(programs: &mut Ebpf, btf: &Btf, options: &Options) -> Result<(), 
     sampler.load().map_err(failed("load a program"))?;
     let lister: &mut Iter = program(programs, "on_each_thread")?;
     lister.load("task", btf).map_err(failed("load a program"))?;
+    let poll_lister: &mut Iter = program(programs, "on_each_poller")?;
+    poll_lister.load("task", btf).map_err(failed("load a program"))?;
     if options.watch_waits {
         watcher::prepare(programs, btf)
             .map_err(|reason| refused::failed_with("load a program", reason))?;

@@ -6,6 +6,8 @@ use crate::sys::SharedArray;
 use crate::unwind::{self, MAPPING_BYTES, Maps};
 use aya::Ebpf;
 use aya::maps::{Map, MapData};
+use aya::programs::Iter;
+use std::fs::File;
 use std::os::fd::AsFd;
 
 /// A map of this length, in the memory of this process, too.
@@ -63,4 +65,12 @@ where
 /// The error that the object has no such part.
 pub(super) fn missing(name: &str) -> Error {
     failed_with("find a part of the recorder", name)
+}
+
+/// What a program writes of each thread.
+pub(super) fn list_threads(programs: &mut Ebpf, name: &str) -> Result<File, Error> {
+    let lister: &mut Iter = program(programs, name)?;
+    let link = lister.attach().map_err(failed("list the threads"))?;
+    let link = lister.take_link(link).map_err(failed("list the threads"))?;
+    link.into_file().map_err(failed("list the threads"))
 }

@@ -1,5 +1,5 @@
 //! The threads that are asleep at the time of a save: the kernel lists them with their kernel
-//! stacks and registers (`on_each_thread` of `recorder.bpf.c`). Their user stacks are unwound here,
+//! stacks and registers (`on_each_thread` of `sleepers.h`). Their user stacks are unwound here,
 //! by reading their memory, so that a wait that has not ended yet is explained as well as others.
 
 use super::shared::Shared;
@@ -11,10 +11,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use unhitch_formats::ring::SleeperPart;
 
-/// `struct sleeper` of `recorder.bpf.c`: its length, and where its parts are.
-const SLEEPER_BYTES: usize = 696;
-const DESCRIPTOR_AT: usize = 104;
-const FRAMES_AT: usize = 192;
+/// `struct sleeper` of `sleepers.h`: its length, and where its parts are.
+const SLEEPER_BYTES: usize = 704;
+const DESCRIPTOR_AT: usize = 112;
+const FRAMES_AT: usize = 200;
 /// Maximum number of frames of a stack: what a trace has room for.
 const MAX_FRAMES: usize = 127;
 
@@ -26,6 +26,8 @@ pub(crate) struct Sleeper {
     registers: [u64; 3],
     /// `pthread_self()`; 0 for a kernel thread.
     thread_id: u64,
+    /// The third argument of its system call.
+    argument: u64,
     part: SleeperPart,
 }
 
@@ -48,6 +50,22 @@ impl Sleeper {
     /// The system call that it is in; -1 in none.
     pub(super) fn syscall(&self) -> i32 {
         self.part.syscall
+    }
+
+    /// The first three arguments of that call.
+    pub(super) fn arguments(&self) -> [u64; 3] {
+        let [first, second] = self.part.arguments;
+        [first, second, self.argument]
+    }
+
+    /// Where its stack ends in user mode.
+    pub(super) fn stack_pointer(&self) -> u64 {
+        self.registers[1]
+    }
+
+    /// Notes what it waits for: `struct descriptor` of `ring.h`.
+    pub(super) fn set_descriptor(&mut self, bytes: &[u8]) {
+        self.part.descriptor = bytes.to_vec();
     }
 
     /// The thread that holds the lock that it waits for; 0 if that is not known.
@@ -78,13 +96,14 @@ fn parse(bytes: &[u8]) -> Sleeper {
         bytes.map_or(0, u64::from_ne_bytes)
     };
     let half = |at: usize| (word(at / 8 * 8) >> (at % 8 * 8)) as u32;
-    let (first, count) = (half(88) as usize, half(92) as usize);
-    let described = if half(96) != 0 { FRAMES_AT - DESCRIPTOR_AT } else { 0 };
+    let (first, count) = (half(96) as usize, half(100) as usize);
+    let described = if half(104) != 0 { FRAMES_AT - DESCRIPTOR_AT } else { 0 };
     let frames = bytes[FRAMES_AT..].chunks_exact(8).skip(first).take(count);
     Sleeper {
         pid: half(4),
         registers: [word(24), word(32), word(40)],
-        thread_id: word(80),
+        thread_id: word(88),
+        argument: word(72),
         part: SleeperPart {
             tid: half(0),
             pid: half(4),
@@ -92,15 +111,15 @@ fn parse(bytes: &[u8]) -> Sleeper {
             owner: half(16),
             syscall: if half(20) != 0 { word(48) as i32 } else { -1 },
             arguments: [word(56), word(64)],
-            kernel_lock: word(72),
+            kernel_lock: word(80),
             kernel_stack: frames
                 .map(|word| word.try_into().map_or(0, u64::from_ne_bytes))
                 .collect(),
             user_stack: Vec::new(),
             user_end: 0,
             descriptor: bytes[DESCRIPTOR_AT..FRAMES_AT][..described].to_vec(),
-            state: half(100) as u8,
-            is_estimate: half(100) >> 16 != 0,
+            state: half(108) as u8,
+            is_estimate: half(108) >> 16 != 0,
         },
     }
 }
