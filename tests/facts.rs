@@ -7,11 +7,12 @@ use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write, stderr};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, process, thread};
-use unhitch_model::{DescriptorKind, KeptWait, Trace, Value};
+use unhitch_model::{DescriptorKind, KeptWait, Polled, Trace, Value};
 use unhitch_record::{EngineChoice, Extras, Options, Recorder, SaveTarget};
 
 fn start(test: &str) -> Option<Recorder> {
@@ -131,6 +132,73 @@ fn live_a_wait_that_was_written_names_the_other_end_of_its_pipe() {
     reader.wait().unwrap();
     drop(pipe);
     assert_ends(&unhitch_formats::open(&path).unwrap(), reader.id());
+}
+
+/// One poll ends by its timeout, the next one and a select have not ended at the save.
+#[test]
+fn live_a_poll_of_one_descriptor_says_which() {
+    const POLLS: &str = "my $poll = IO::Poll->new; $poll->mask(*STDIN => POLLIN); \
+                         $poll->poll(0.3); $poll->poll(100)";
+    const SELECTS: &str = "my $set = ''; vec($set, 0, 1) = 1; select $set, undef, undef, 100";
+    let Some(mut recorder) = start("live_a_poll_of_one_descriptor_says_which") else { return };
+    let run = |script: &str| {
+        let mut perl = Command::new("perl");
+        perl.args(["-MIO::Poll", "-e", script]).stdin(Stdio::piped()).spawn().unwrap()
+    };
+    let mut children = [run(POLLS), run(SELECTS)];
+    thread::sleep(Duration::from_secs(1));
+    let trace = save(&mut recorder);
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    for (child, polls) in children.iter().zip([2, 1]) {
+        assert_ends(&trace, child.id());
+        let of_child =
+            trace.kept_waits.iter().filter(|wait| trace.threads.get(wait.thread).tid == child.id());
+        let polled: Vec<Polled> =
+            of_child.filter_map(|wait| wait.descriptor.as_deref()?.polled).collect();
+        assert_eq!(polled, vec![Polled { to_read: true, to_write: false }; polls]);
+    }
+}
+
+/// Nobody has accepted the connection, so that its other end is not a process's yet.
+#[test]
+fn live_a_connection_that_was_not_accepted_names_who_listens() {
+    let test = "live_a_connection_that_was_not_accepted_names_who_listens";
+    if !knows_listeners() {
+        let _ = writeln!(stderr(), "SKIPPED {test}: this kernel does not keep who listens");
+        return;
+    }
+    let Some(mut recorder) = start(test) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("service");
+    let _listener = UnixListener::bind(&path).unwrap();
+    let script = format!(
+        "my $to = IO::Socket::UNIX->new(Peer => '{}') or die; sysread $to, my $answer, 1",
+        path.display()
+    );
+    let mut client =
+        Command::new("perl").args(["-MIO::Socket::UNIX", "-e", &script]).spawn().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    let trace = save(&mut recorder);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let of_client = |wait: &&KeptWait| {
+        trace.threads.get(wait.thread).tid == client.id() && wait.descriptor.is_some()
+    };
+    let wait = trace.kept_waits.iter().rfind(of_client);
+    let peer = wait.and_then(|wait| wait.descriptor.as_deref()?.peer_inode).expect("who listens");
+    let holders = trace.holders.iter().filter(|holder| holder.inode == peer);
+    let pids = holders.map(|holder| trace.threads.process_of(holder.process).pid);
+    assert_eq!(pids.collect::<Vec<u32>>(), [process::id()]);
+}
+
+/// Linux 6.10 and later, and older ones that have its garbage collector of Unix sockets.
+fn knows_listeners() -> bool {
+    let types = fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    let has = |name: &[u8]| types.windows(name.len()).any(|bytes| bytes == name);
+    has(b"\0unix_vertex\0")
 }
 
 #[test]

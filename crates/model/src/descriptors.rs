@@ -45,7 +45,7 @@ pub struct Descriptor {
     pub inode: u64,
     /// The file's name without its folder; empty for sockets, and for pipes without a name.
     pub name: NameId,
-    /// The inode of the other end of a connected Unix socket.
+    /// The inode of the other end of a connected Unix socket; until it is accepted, of who listens.
     pub peer_inode: Option<u64>,
     /// The other end of a connected TCP or UDP socket.
     pub peer_address: Option<(IpAddr, u16)>,
