@@ -87,6 +87,14 @@ fn the_sender_of_the_signal_that_stopped_a_thread_is_named() {
 }
 
 #[test]
+fn a_job_in_the_background_that_reads_from_its_terminal_is_told_what_to_do() {
+    const READS: &[u64] = &[21, 300];
+    let text = stopped(false, |[worker, _]| vec![(99, worker, READS)]);
+    assert!(text.contains("CAUSE     worker 300 was stopped by SIGTTIN."), "{text}");
+    assert!(text.contains("REMEDY    A job in the background is stopped when it reads"), "{text}");
+}
+
+#[test]
 fn regression_a_signal_that_was_taken_back_or_did_not_stop_is_not_the_one() {
     let text = stopped(false, |[_, shell]| vec![(50, shell, STOP), (60, shell, CONTINUE)]);
     assert!(!text.contains("SIGSTOP in") && text.contains(NOT_SHOWN), "{text}");

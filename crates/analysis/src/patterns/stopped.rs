@@ -36,7 +36,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         (Some(signal), _) if signal.sender.is_idle() => {
             (format!("by {}", signal.name()).into(), "Who sent the signal is not known.")
         }
-        (Some(signal), _) => (format!("by {}", signal.name()).into(), ""),
+        (Some(signal), _) => (format!("by {}", signal.name()).into(), about_terminal(signal)),
         (None, Some(Continued { by, how: How::Traced, .. })) => {
             (sentence!("by its tracer {}", case.name(*by)), "")
         }
@@ -130,6 +130,21 @@ fn stopping_signal(case: &Case<'_>, thread: ThreadId, out: usize) -> Option<Sign
     let ran = segments.iter().filter(|segment| segment.state == State::Ran);
     let ran_ns: u64 = ran.map(|segment| segment.window.duration_ns()).sum();
     (ran_ns <= TAKES_SIGNAL_NS).then_some(signal)
+}
+
+/// What to do about a job in the background that wanted something from its terminal.
+fn about_terminal(signal: &Signal) -> &'static str {
+    match signal.name() {
+        "SIGTTIN" => {
+            "A job in the background is stopped when it reads from its terminal: give it another input \
+             (`< /dev/null`), or bring it to the foreground (`fg`)."
+        }
+        "SIGTTOU" => {
+            "A job in the background is stopped when it changes the modes of its terminal, or writes to it \
+             after `stty tostop`: give it another output, or bring it to the foreground (`fg`)."
+        }
+        _ => "",
+    }
 }
 
 /// Who sent the signal, and where; nothing where that is not known.
