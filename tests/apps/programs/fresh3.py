@@ -1,5 +1,6 @@
-"""Programs that wait within a library or a runtime, and programs that wait for each other's locks, signals, terminals
-and agents: mutexes with a time limit or in shared memory, a lock that a child inherits, a debugger, a name server."""
+"""Programs that wait within a library or a runtime, and programs that wait for each other's locks,
+signals, terminals and agents: mutexes with a time limit or in shared memory, a lock that a child
+inherits, a debugger, a name server."""
 
 import dataclasses
 import json
@@ -24,21 +25,36 @@ from programs.languages import SOURCES as ASSORTED
 from programs.native import NAME_SERVER, RESOLVER, Program, between_threads, compiled, name_server
 from programs.once import runs, started
 from programs.runtimes import NODE_NAMES
-from programs.servers import PYTHON, SLEEPS, script, shared_connection, site, until_asleep, write_script
+from programs.servers import (
+    PYTHON,
+    SLEEPS,
+    script,
+    shared_connection,
+    site,
+    until_asleep,
+    write_script,
+)
 from programs.windows import desktop
 from stage import HERE, children, connects, free_port, thread_of, until
 
 SOURCES = HERE / "sources/fresh3"
 
 
-@hang("C++", [r"print_(poster|tickets)|sell_ticket|timed_mutex|mutex_(clock|timed)?lock"], lock=True, needs=["c++"])
+@hang(
+    "C++",
+    [r"print_(poster|tickets)|sell_ticket|timed_mutex|mutex_(clock|timed)?lock"],
+    lock=True,
+    needs=["c++"],
+)
 def cpp_timed_mutex(stage):
-    """A thread computes with a mutex, and main gives up waiting for it after 100 ms, and tries again (try_lock_for)."""
+    """A thread computes with a mutex, and main gives up waiting for it after 100 ms, and tries
+    again (try_lock_for)."""
     return between_threads(stage, SOURCES / "tickets.cpp", "printer")
 
 
 def rust(stage, name):
-    """A program of `sources/fresh3/rust`. Cargo builds them once, from a copy: it may write there."""
+    """A program of `sources/fresh3/rust`. Cargo builds them once, from a copy: it may write
+    there."""
     source = shutil.copytree(SOURCES / "rust", stage.tools / "fresh3-rust", dirs_exist_ok=True)
     shutil.copy2(ASSORTED / "beat.rs", source / "src")
     manifest, target = source / "Cargo.toml", source / "target"
@@ -52,7 +68,8 @@ RATES = r"(sum|audit|read)_rates?|update_rate|rates::|parking_lot|RwLock|RawRwLo
 
 @hang("parking_lot", [RATES], lock=True, needs=["cargo"])
 def parking_lot_queue(stage):
-    """A thread computes as a reader, a writer waits for it, and another reader waits behind that one."""
+    """A thread computes as a reader, a writer waits for it, and another reader waits behind that
+    one."""
     flag = stage.folder / "now"
     program = Program(stage, rust(stage, "rates"), flag)
     with stage.recording():
@@ -60,19 +77,26 @@ def parking_lot_queue(stage):
     return program.truth([program.thread("auditor")], [program.thread("updater")])
 
 
-@hang("crossbeam", [r"print_letters?|send_letter|letters::|crossbeam|Sender|Receiver|\bpark"], needs=["cargo"])
+@hang(
+    "crossbeam",
+    [r"print_letters?|send_letter|letters::|crossbeam|Sender|Receiver|\bpark"],
+    needs=["cargo"],
+)
 def crossbeam_full_channel(stage):
     """Who receives computes, so a channel (bounded) is full, and who sends waits."""
     return by_thread(stage, "printer", rust(stage, "letters"))
 
 
 def in_java(stage, name, culprit, inside=shlex.split, path="", slow=None):
-    """A hang of the thread "heartbeat" of a program in Java because of another one. What makes somebody slow exists
-    from the recording on. The command that starts it is what `inside` makes of the usual one."""
+    """A hang of the thread "heartbeat" of a program in Java because of another one. What makes
+    somebody slow exists from the recording on. The command that starts it is what `inside` makes of
+    the usual one."""
     classes, flag = stage.subfolder("classes"), stage.folder / "now"
     libraries = ["-cp", path] if path else []
     stage.run("javac", "-d", classes, *libraries, ASSORTED / "Beat.java", SOURCES / f"{name}.java")
-    program = Program(stage, *inside(f"java -Djava.net.preferIPv4Stack=true -cp '{classes}:{path}' {name} {flag}"))
+    program = Program(
+        stage, *inside(f"java -Djava.net.preferIPv4Stack=true -cp '{classes}:{path}' {name} {flag}")
+    )
     victim, other = (thread_of(program.pid, each) for each in ("heartbeat", culprit))
     with stage.recording():
         if slow:
@@ -81,7 +105,9 @@ def in_java(stage, name, culprit, inside=shlex.split, path="", slow=None):
     return program.truth([other], victim=victim)
 
 
-BUFFET = r"cookFeast|serveMeal|takeMeal|Object.*wait|ObjectMonitor|ObjectSynchronizer|MonitorWait|sqrt"
+BUFFET = (
+    r"cookFeast|serveMeal|takeMeal|Object.*wait|ObjectMonitor|ObjectSynchronizer|MonitorWait|sqrt"
+)
 
 
 @hang("Java", [BUFFET], needs=JAVA)
@@ -95,32 +121,43 @@ LEDGER = rf"sumInvoices|closeYear|showInvoice|hsqldb|CountUpDownLatch|executeQue
 
 @hang("HSQLDB", [LEDGER], lock=True, needs=JAVA)
 def hsqldb_table_lock(stage):
-    """A thread computes in a transaction that has a table locked, and another one cannot read that."""
+    """A thread computes in a transaction that has a table locked, and another one cannot read
+    that."""
     return in_java(stage, "Ledger", "year-end", path=jars("hsqldb*.jar", "libhsqldb-java"))
 
 
 def names(stage):
-    """A slow name server; its process, the flag that makes it slow once, and what makes of a command one that uses
-    it."""
+    """A slow name server; its process, the flag that makes it slow once, and what makes of a
+    command one that uses it."""
     configuration, flag = stage.folder / "resolv.conf", stage.folder / "think"
     configuration.write_text(f"nameserver {NAME_SERVER}\noptions timeout:10 attempts:1\n")
     server = stage.actor("deed", name_server, flag=flag)
     before = f"mount --bind {configuration} {os.path.realpath('/etc/resolv.conf')}"
-    return server, flag, lambda command: ["unshare", "--mount", "sh", "-c", f"{before}; exec {command}"]
+    return (
+        server,
+        flag,
+        lambda command: ["unshare", "--mount", "sh", "-c", f"{before}; exec {command}"],
+    )
 
 
-ADDRESS = rf"lookUpWarehouse|planWarehouse|InetAddress|NameService|lookupAllHostAddr|ObjectMonitor|{SLEEPS}"
+ADDRESS = (
+    r"lookUpWarehouse|planWarehouse|InetAddress|NameService|lookupAllHostAddr|ObjectMonitor"
+    rf"|{SLEEPS}"
+)
 
 
 @hang("Java", [RESOLVER, ADDRESS], lock=True, needs=[*JAVA, "unshare"])
 def java_host_lookup(stage):
-    """A thread looks a name up, which comes late, and another one needs the same name: Java has a lock for each."""
+    """A thread looks a name up, which comes late, and another one needs the same name: Java has a
+    lock for each."""
     server, slow, inside = names(stage)
     truth = in_java(stage, "Warehouses", "planner", inside, slow=slow)
     return dataclasses.replace(truth, culprits=[Who(server.who.pid)], others=truth.culprits)
 
 
-@hang("curl", [RESOLVER, r"getaddrinfo_thread|multi_(wait|poll)|\bpoll\b"], needs=["curl", "unshare"])
+@hang(
+    "curl", [RESOLVER, r"getaddrinfo_thread|multi_(wait|poll)|\bpoll\b"], needs=["curl", "unshare"]
+)
 def curl_slow_name_server(stage):
     """curl has a thread of its own look up a name, and that waits for a name server."""
     port = free_port()
@@ -156,12 +193,15 @@ def debugger(port):
     return look_at_variables
 
 
-PAUSED = rf"look_at_variables|inspector|[iI]nspector|Debugger|[dD]ebug|showMenu|WaitForFrontendEvent|{SLEEPS}"
+PAUSED = (
+    r"look_at_variables|[iI]nspector|[dD]ebug|Debugger|showMenu|WaitForFrontendEvent" rf"|{SLEEPS}"
+)
 
 
 @hang("Node.js", [PAUSED], needs=["node"])
 def node_debugger(stage):
-    """Somebody has stopped a server in JavaScript with a debugger (--inspect), and it answers nobody."""
+    """Somebody has stopped a server in JavaScript with a debugger (--inspect), and it answers
+    nobody."""
     port, inspects = free_port(), free_port()
     program = [f"--inspect=127.0.0.1:{inspects}", SOURCES / "menu.js", port]
     server = stage.start("node", *NODE_NAMES, *program)
@@ -176,8 +216,8 @@ def node_debugger(stage):
 
 
 def forks():
-    """A program that has a process of its own draw a page. It is forked while a thread has a lock, and inherits that as
-    it is."""
+    """A program that has a process of its own draw a page. It is forked while a thread has a lock,
+    and inherits that as it is."""
     lock, page, fork = threading.Lock(), threading.Event(), multiprocessing.get_context("fork")
 
     def save_settings():
@@ -202,13 +242,16 @@ def forks():
     return print_page, {"thread": thread.native_id}
 
 
-FORKED = r"draw_page|save_settings|print_page|lock_acquire|acquire_timed|sem_|futex|\bfork|popen_fork|wait4|waitpid"
+FORKED = (
+    r"draw_page|save_settings|print_page|lock_acquire|acquire_timed|sem_|futex|\bfork|popen_fork"
+    r"|wait4|waitpid"
+)
 
 
 @hang("Python", [rf"{FORKED}|{SLEEPS}"], lock=True)
 def python_forked_lock(stage):
-    """A child still waits for a lock that another thread had when it was forked, and that nobody in it can release; its
-    parent waits for its end."""
+    """A child still waits for a lock that another thread had when it was forked, and that nobody in
+    it can release; its parent waits for its end."""
     program = stage.errand(forks)
     with stage.recording(after=1.8):
         program.go()
@@ -217,10 +260,18 @@ def python_forked_lock(stage):
     return program.unfinished(culprits=[*child, saver])
 
 
-@hang("Qt", [rf"read_camera|read_often|show_picture|Q(Basic)?Mutex|futex|{SLEEPS}"], lock=True, needs=[PYTHON])
+@hang(
+    "Qt",
+    [rf"read_camera|read_often|show_picture|Q(Basic)?Mutex|futex|{SLEEPS}"],
+    lock=True,
+    needs=[PYTHON],
+)
 def qt_mutex(stage):
-    """A thread has a mutex (QMutex) while a camera is slow, and the window needs that to show a picture."""
-    if subprocess.run([PYTHON, "-c", "import PyQt5.QtWidgets"], capture_output=True, check=False).returncode:
+    """A thread has a mutex (QMutex) while a camera is slow, and the window needs that to show a
+    picture."""
+    if subprocess.run(
+        [PYTHON, "-c", "import PyQt5.QtWidgets"], capture_output=True, check=False
+    ).returncode:
         raise Missing("python3-pyqt5 is not installed")
     flag = stage.folder / "slow"
     program = desktop(stage, "", "../fresh3/camera.py", flag)
@@ -257,17 +308,24 @@ sleep 2
 """
 
 
-@hang("useradd", [r"nanosleep|wait4|waitpid|lckpwdf|fcntl"], lock=True, needs=["useradd", "vipw", "unshare"])
+@hang(
+    "useradd",
+    [r"nanosleep|wait4|waitpid|lckpwdf|fcntl"],
+    lock=True,
+    needs=["useradd", "vipw", "unshare"],
+)
 def useradd_behind_vipw(stage):
-    """Somebody edits the list of all users (vipw), which is locked so long, and nobody can add one (useradd). Both see
-    a copy of /etc."""
+    """Somebody edits the list of all users (vipw), which is locked so long, and nobody can add one
+    (useradd). Both see a copy of /etc."""
     settings = shutil.copytree("/etc", stage.folder / "etc", symlinks=True)
     for left in ("passwd.lock", "group.lock", "shadow.lock", "gshadow.lock"):
         (settings / left).unlink(missing_ok=True)
     editor = write_script(stage.folder / "edit", EDITS)
     inside = ["unshare", "--mount", "sh", "-c"]
     before = f"mount --bind {settings} /etc; exec"
-    client = stage.errand(runs, argv=[*inside, f"{before} useradd --no-create-home --no-log-init clerk"])
+    client = stage.errand(
+        runs, argv=[*inside, f"{before} useradd --no-create-home --no-log-init clerk"]
+    )
     with stage.recording():
         holder = stage.start(*inside, f"{before} vipw", env=os.environ | {"VISUAL": str(editor)})
         sleep, rest = started(holder.pid, "sleep")
@@ -288,10 +346,15 @@ def imports_keys(path):
     return import_keys
 
 
-@hang("GnuPG", [rf"import_keys|dotlock|gnupg_(u?sleep|select)|\bselect\b|{SLEEPS}"], lock=True, needs=["gpg"])
+@hang(
+    "GnuPG",
+    [rf"import_keys|dotlock|gnupg_(u?sleep|select)|\bselect\b|{SLEEPS}"],
+    lock=True,
+    needs=["gpg"],
+)
 def gpg_lock_file(stage):
-    """Another program has the keyring locked by a file with its number, and gpg looks again and again whether that is
-    still there."""
+    """Another program has the keyring locked by a file with its number, and gpg looks again and
+    again whether that is still there."""
     home = stage.subfolder("keys")
     home.chmod(0o700)
     argv = ["gpg", "--no-autostart", "--batch", "--homedir", str(home), "--list-keys"]
@@ -320,13 +383,19 @@ def at_terminal():
 def stopped(pid):
     """The processes that a program has started, if one of them has been stopped."""
     found = children(pid)
-    return any("\nState:\tT" in pathlib.Path(f"/proc/{who.pid}/status").read_text() for who in found) and found
+    return (
+        any("\nState:\tT" in pathlib.Path(f"/proc/{who.pid}/status").read_text() for who in found)
+        and found
+    )
 
 
-@hang("a terminal", [r"job_control_stop|do_signal_stop|n_tty_read|\bread\b|run_job|wait4|waitpid|\bwait\b"])
+@hang(
+    "a terminal",
+    [r"job_control_stop|do_signal_stop|n_tty_read|\bread\b|run_job|wait4|waitpid|\bwait\b"],
+)
 def terminal_stops_job(stage):
-    """A job in the background wants to read from the terminal, and the kernel has stopped it for that (SIGTTIN); a
-    script still waits for its end."""
+    """A job in the background wants to read from the terminal, and the kernel has stopped it for
+    that (SIGTTIN); a script still waits for its end."""
     client = stage.errand(at_terminal)
     with stage.recording(after=1.8):
         client.go()
@@ -339,13 +408,20 @@ sleep 1.2
 """
 
 
-@hang("OpenSSH", [r"nanosleep|wait4|waitpid|\bread\b"], needs=["ssh-agent", "ssh-add", "ssh-keygen"])
+@hang(
+    "OpenSSH", [r"nanosleep|wait4|waitpid|\bread\b"], needs=["ssh-agent", "ssh-add", "ssh-keygen"]
+)
 def ssh_agent_confirm(stage):
-    """An agent asks somebody whether a key may be used (ssh-add -c), and answers nobody else until that is clear."""
+    """An agent asks somebody whether a key may be used (ssh-add -c), and answers nobody else until
+    that is clear."""
     address, key, letter = (stage.folder / name for name in ("agent", "key", "letter"))
     letter.write_text("Dear Sir")
     asks = write_script(stage.folder / "ask-consent", CONSENT)
-    settings = os.environ | {"SSH_ASKPASS": str(asks), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": ":0"}
+    settings = os.environ | {
+        "SSH_ASKPASS": str(asks),
+        "SSH_ASKPASS_REQUIRE": "force",
+        "DISPLAY": ":0",
+    }
     agent = stage.start("ssh-agent", "-D", "-a", address, env=settings)
     until("the agent", lambda: address.exists() and connects(address))
     stage.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
@@ -370,8 +446,8 @@ exec sh -c "$SSH_ORIGINAL_COMMAND"
 
 @hang("OpenSSH", [r"nanosleep"], needs=["sshd", "ssh", "ssh-keygen"])
 def ssh_leaves_daemon(stage):
-    """A command over ssh has ended, but has started a daemon, which has its output still open; ssh waits until that is
-    closed."""
+    """A command over ssh has ended, but has started a daemon, which has its output still open; ssh
+    waits until that is closed."""
     server, _, ssh = shared_connection(stage, LOGIN)
     number = stage.folder / "daemon"
     # A connection of its own.

@@ -1,6 +1,7 @@
-"""Servers, file systems and desktops: a database that moves a key to another one, a lock in a database, an index that
-is made on the side, a queue of notices, the name of who asks, a folder of the web, a compositor, a terminal's keeper,
-a shell's completion, and a virtual machine's monitor."""
+"""Servers, file systems and desktops: a database that moves a key to another one, a lock in a
+database, an index that is made on the side, a queue of notices, the name of who asks, a folder of
+the web, a compositor, a terminal's keeper, a shell's completion, and a virtual machine's
+monitor."""
 
 import fcntl
 import functools
@@ -36,7 +37,16 @@ from stage import children, connects, free_port, stop_for_a_while, until
 def database(stage, name):
     """A server of Redis; its process and its port."""
     port, folder = free_port(), stage.subfolder(name, "nobody")
-    options = ["--save", "", "--appendonly", "no", "--enable-debug-command", "yes", "--bind", "127.0.0.1"]
+    options = [
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--enable-debug-command",
+        "yes",
+        "--bind",
+        "127.0.0.1",
+    ]
     server = stage.start("redis-server", "--port", port, "--dir", folder, *options, user="nobody")
     until("Redis", lambda: connects(port))
     return server, port
@@ -51,7 +61,8 @@ def moves_key(port, target):
 
 @hang("Redis", [r"debugCommand|nanosleep|migrateCommand|sync(Read|Write)"], needs=redis.REDIS)
 def redis_migrate(stage):
-    """A server moves a key to another one (MIGRATE), which does something else; it serves nobody until that answers."""
+    """A server moves a key to another one (MIGRATE), which does something else; it serves nobody
+    until that answers."""
     (server, port), (target, other_port) = (database(stage, name) for name in ("old", "new"))
     client = stage.rhythm(redis.get, port=port)
     busy = stage.deed(debug_sleep, port=other_port)
@@ -77,8 +88,8 @@ def takes_stock(port, seconds):
 
 @hang("Redis", [rf"take_stock|\bacquire\b|{SLEEPS}"], lock=True, needs=redis.REDIS)
 def redis_lock(stage):
-    """A program keeps a lock that is a key in Redis (redis.lock), and another one looks again and again whether that is
-    still there."""
+    """A program keeps a lock that is a key in Redis (redis.lock), and another one looks again and
+    again whether that is still there."""
     package("redis")
     _, port = database(stage, "locks")
     client = stage.rhythm(takes_stock, port=port, seconds=0)
@@ -112,10 +123,15 @@ def makes_report(port):
 SNAPSHOT = r"VirtualXactLock|WaitForOlderSnapshots|DefineIndex|ProcSleep|LockAcquire|WaitOnLock"
 
 
-@hang("PostgreSQL", [SNAPSHOT, READS, rf"think_in_transaction|{SLEEPS}"], lock=True, needs=postgres.NEEDS)
+@hang(
+    "PostgreSQL",
+    [SNAPSHOT, READS, rf"think_in_transaction|{SLEEPS}"],
+    lock=True,
+    needs=postgres.NEEDS,
+)
 def postgres_concurrent_index(stage):
-    """CREATE INDEX CONCURRENTLY waits for the end of each transaction that is older, even if that has never seen the
-    table."""
+    """CREATE INDEX CONCURRENTLY waits for the end of each transaction that is older, even if that
+    has never seen the table."""
     port = postgres.server(stage)
     client = stage.errand(makes_index, port=port)
     holder = stage.deed(makes_report, port=port)
@@ -132,7 +148,11 @@ def postgres_concurrent_index(stage):
 
 def standby(stage, primary):
     """A synchronous standby; its process that receives, and the primary's one that sends."""
-    port, folder, user = free_port(), stage.subfolder("standby", postgres.USER), {"user": postgres.USER}
+    port, folder, user = (
+        free_port(),
+        stage.subfolder("standby", postgres.USER),
+        {"user": postgres.USER},
+    )
     folder.chmod(0o700)
     source = ["-h", "127.0.0.1", "-p", primary, "-U", postgres.USER]
     stage.run("pg_basebackup", *source, "-D", folder, "-R", "-c", "fast", "--no-sync", **user)
@@ -147,7 +167,8 @@ def standby(stage, primary):
 
 
 def notifies(port, row, commit, after=0.0):
-    """A program that changes a row, and tells others (NOTIFY). Whether the standby has to have that is in `commit`."""
+    """A program that changes a row, and tells others (NOTIFY). Whether the standby has to have that
+    is in `commit`."""
     connection = postgres.connect(port)
     connection.run(f"set synchronous_commit = {commit}")
 
@@ -166,8 +187,8 @@ NOTIFY = [REPLICATION, *postgres.LOCKS, r"PreCommit_Notify|LockSharedObject"]
 
 @hang("PostgreSQL", NOTIFY, lock=True, needs=[*postgres.NEEDS, "pg_basebackup"])
 def postgres_notify_queue(stage):
-    """A transaction with a NOTIFY waits for the standby, whose receiver somebody has stopped; there is one queue of
-    notices, which it has locked so long, and nobody else can commit a NOTIFY."""
+    """A transaction with a NOTIFY waits for the standby, whose receiver somebody has stopped; there
+    is one queue of notices, which it has locked so long, and nobody else can commit a NOTIFY."""
     port = postgres.server(stage)
     receiver, sender = standby(stage, port)
     client = stage.rhythm(notifies, port=port, row=7, commit="local")
@@ -209,7 +230,8 @@ NAMES = r"getnameinfo|gethostbyaddr|ap_get_(remote|useragent)_host|host_check"
 
 @hang("Apache", [RESOLVER, NAMES], needs=["apache2", "unshare"])
 def apache_reverse_lookup(stage):
-    """A web server keeps somebody out by name, and so it asks a name server for the name of each who comes."""
+    """A web server keeps somebody out by name, and so it asks a name server for the name of each
+    who comes."""
     port, file = free_port(), stage.folder / "apache.conf"
     resolver, slow, inside = names(stage)
     pages(stage)
@@ -260,7 +282,8 @@ def plays_film(path):
 
 @hang("rclone", [rf"fetch_film|do_GET|read_film|fuse_|{SLEEPS}"], needs=["rclone", "fusermount3"])
 def rclone_slow_site(stage):
-    """A folder is a web site (rclone mount), which once is slow, and who reads a file of it waits."""
+    """A folder is a web site (rclone mount), which once is slow, and who reads a file of it
+    waits."""
     port, flag = free_port(), stage.folder / "tape"
     films, mounted = stage.subfolder("films"), stage.subfolder("mounted")
     (films / "film").write_bytes(os.urandom(8192))
@@ -277,8 +300,8 @@ def rclone_slow_site(stage):
 
 
 def draws_window(path):
-    """A desktop program that asks the compositor whether all has been done that it sent (wl_display.sync), as
-    each does before it goes on."""
+    """A desktop program that asks the compositor whether all has been done that it sent
+    (wl_display.sync), as each does before it goes on."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     events = connection.makefile("rb")
@@ -293,7 +316,8 @@ def draws_window(path):
 
 @hang("Weston", [], needs=["weston"])
 def wayland_compositor(stage):
-    """Somebody has stopped the compositor of a desktop (Wayland), and no program gets an answer from it."""
+    """Somebody has stopped the compositor of a desktop (Wayland), and no program gets an answer
+    from it."""
     address = stage.folder / "wayland"
     options = ["--backend=headless-backend.so", "--socket=wayland", "--no-config", "--idle-time=0"]
     stage.folder.chmod(0o700)
@@ -368,7 +392,8 @@ def types(folder):
 
 @hang("bash", [r"nanosleep|wait4|waitpid|waitchld|\bread\b|zread"], needs=["bash"])
 def bash_completion(stage):
-    """Somebody presses Tab, and the command that the shell asks for all words that fit takes long."""
+    """Somebody presses Tab, and the command that the shell asks for all words that fit takes
+    long."""
     flag = stage.folder / "slow"
     write_script(stage.folder / "list-shops", SOMETIMES.format(flag=flag) + "echo lisbon\n")
     (stage.folder / "rc").write_text(SHOPS.format(folder=stage.folder))
@@ -415,9 +440,11 @@ MEMORY = rf"collect_lines|pmemsave|main_loop|pipe_write|\bf?write\b|{SLEEPS}"
 
 @hang("QEMU", [MEMORY], needs=["qemu-system-x86_64"])
 def qemu_monitor(stage):
-    """A virtual machine writes its memory to who reads late, and its monitor answers nobody else: it has one loop for
-    all."""
-    file, flag, *paths = (stage.folder / name for name in ("memory", "think", "monitor1", "monitor2"))
+    """A virtual machine writes its memory to who reads late, and its monitor answers nobody else:
+    it has one loop for all."""
+    file, flag, *paths = (
+        stage.folder / name for name in ("memory", "think", "monitor1", "monitor2")
+    )
     os.mkfifo(file)
     reader = stage.actor("deed", collector, path=file, flag=flag)
     sockets = [word for path in paths for word in ("-qmp", f"unix:{path},server=on,wait=off")]

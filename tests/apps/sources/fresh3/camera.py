@@ -1,10 +1,9 @@
 """A window (Qt) that shows what a camera sees, every 20 ms; the picture has a mutex (QMutex).
 
-    camera.py FLAG
+camera.py FLAG
 
-When the file FLAG appears, the thread that reads the camera has the mutex while that is slow. Prints when the window
-was away for long.
-"""
+When the file FLAG appears, the thread that reads the camera has the mutex while that is slow.
+Prints when the window was away for long."""
 
 import json
 import os
