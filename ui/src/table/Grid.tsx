@@ -194,6 +194,8 @@ function clickCell({ of, texts, onStack }: GridState, entry: tree.VisibleRow, at
 
 /** Filters the table by a cell's value: the short way to the first item of its menu. */
 function onlyCell({ of, texts }: GridState, entry: tree.VisibleRow, at: number): void {
+  // Its row is still on the way.
+  if (entry.row == null) return;
   const text = texts[at] ?? "";
   const cell = cellOf(of, entry, text, at);
   const filter = cell === undefined ? null : onlyFilter(of, text, cell);

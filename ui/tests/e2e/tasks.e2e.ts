@@ -218,6 +218,7 @@ describe.skipIf(skipReason("tasks") !== null)("tasks", () => {
       await opened();
       await click("Tables", "tab");
       await page.waitForSelector(".grid-row");
+      await settled(page);
       steps++;
       await page
         .locator(".grid-row .cell")
