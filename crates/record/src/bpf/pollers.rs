@@ -47,14 +47,19 @@ fn fill(programs: &mut Ebpf, polling: &FxHashMap<u32, Polling>) -> Result<(), Ma
     polling.iter().try_for_each(|(tid, one)| map.insert(tid, one, 0))
 }
 
-/// The sleepers that poll one descriptor, by thread.
+/// The sleepers that poll one descriptor, by thread. *Why only one process's memory at a time:* anybody may
+/// have as many processes that poll as they like, and each takes two of our descriptors. Threads of one
+/// process are mostly listed together.
 fn polling(sleepers: &[Sleeper]) -> FxHashMap<u32, Polling> {
-    let mut memories = FxHashMap::default();
+    let mut last: Option<(u32, Option<Memory>)> = None;
     let mut found = FxHashMap::default();
     let polling = sleepers.iter().filter(|sleeper| is_poll(sleeper) || is_select(sleeper));
     for sleeper in polling.take(MAX) {
-        let memory = memories.entry(sleeper.pid).or_insert_with(|| Memory::open(sleeper.pid).ok());
-        let one = memory.as_ref().and_then(|memory| match is_poll(sleeper) {
+        if last.as_ref().is_none_or(|(pid, _)| *pid != sleeper.pid) {
+            last = Some((sleeper.pid, Memory::open(sleeper.pid).ok()));
+        }
+        let memory = last.as_ref().and_then(|(_, memory)| memory.as_ref());
+        let one = memory.and_then(|memory| match is_poll(sleeper) {
             true => polled(memory, sleeper.arguments()),
             false => selected(memory, sleeper.arguments()),
         });
