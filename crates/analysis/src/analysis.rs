@@ -1,6 +1,7 @@
 //! A trace with everything that is computed from it once.
 
 use crate::contacts::Contacts;
+use crate::explain::disk_servers;
 use crate::facts::Refusals;
 use crate::grouped::{Grouped, Starts};
 use crate::locks::kernel_locks::KernelLocks;
@@ -53,6 +54,8 @@ pub struct Analysis<'t> {
     waiters: OnceLock<Waiters>,
     /// Which locks on files were refused, computed on first use.
     refusals: OnceLock<Refusals>,
+    /// Which threads serve disks that are files, computed on first use.
+    disk_servers: OnceLock<Vec<ThreadId>>,
     /// The kernel locks that its threads waited for.
     pub(crate) kernel_locks: KernelLocks,
 }
@@ -80,6 +83,7 @@ impl<'t> Analysis<'t> {
             kept_wakes: OnceLock::new(),
             waiters: OnceLock::new(),
             refusals: OnceLock::new(),
+            disk_servers: OnceLock::new(),
             process_times: OnceLock::new(),
             members: OnceLock::new(),
         }
@@ -122,6 +126,11 @@ impl<'t> Analysis<'t> {
     /// Which locks on files were refused.
     pub(crate) fn refusals(&self) -> &Refusals {
         self.refusals.get_or_init(|| Refusals::new(self.trace))
+    }
+
+    /// Which threads serve disks that are files.
+    pub(crate) fn disk_servers(&self) -> &[ThreadId] {
+        self.disk_servers.get_or_init(|| disk_servers(self.trace, &self.stacks))
     }
 
     /// Who waited at which address.

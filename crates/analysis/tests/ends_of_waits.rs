@@ -506,6 +506,46 @@ fn regression_the_rest_of_kernel_workers_that_report_a_disks_completion_is_the_d
 }
 
 #[test]
+fn who_serves_a_disk_that_is_a_file_is_followed_if_it_waited_as_long() {
+    let sync = ["main", "save", "fsync", "|", "folio_wait_bit", "io_schedule", "schedule"];
+    for (served_until_ms, is_followed) in [(1_099, true), (600, false)] {
+        let (mut ui, mut server) = (IDLE, IDLE);
+        let trace = asleep(&sync, |scene, victim| {
+            ui = victim;
+            server = scene.thread(280, 280, "server");
+            let worker = scene.thread(281, 281, "kworker/u8:1");
+            let rest = scene.stack(&["|", "kthread", "worker_thread", "schedule"]);
+            let serve =
+                ["|", "kthread", "worker_thread", "loop_process_work", "request_wait_answer"];
+            let serve = scene.stack(&[&serve[..], &["schedule"]].concat());
+            let nap = scene.stack(&["main", "read_slowly", "|", "do_nanosleep", "schedule"]);
+            let answer = ["main", "reply", "|", "fuse_request_end", "try_to_wake_up"];
+            let answer = scene.stack(&answer);
+            let done = ["|", "asm_sysvec", "blk_done_softirq", "folio_wake_bit", "try_to_wake_up"];
+            let done = scene.stack(&done);
+            scene.switch(90 * MS, 2, IDLE, Runnable, server, NONE);
+            scene.switch(91 * MS, 2, server, Sleeping, IDLE, nap);
+            scene.switch(99 * MS, 1, IDLE, Runnable, worker, NONE);
+            scene.switch(101 * MS, 1, worker, DiskSleep, IDLE, serve);
+            scene.switch((served_until_ms - 1) * MS, 2, IDLE, Runnable, server, NONE);
+            scene.wake(served_until_ms * MS, 2, server, worker, WakeFlags::default(), answer);
+            scene.switch(served_until_ms * MS + 10, 1, IDLE, Runnable, worker, NONE);
+            // Its rest begins before the request is over.
+            scene.switch(served_until_ms * MS + 50, 1, worker, TaskState::Idle, IDLE, rest);
+            scene.wake(1_100 * MS, 1, IDLE, victim, WakeFlags::SOFTIRQ, done);
+        });
+        let (stall, text) = judged(&trace);
+        let expected = match is_followed {
+            true => (Pattern::TimerSleep, Some(server), Evidence::Inferred),
+            false => (Pattern::IoWait, Some(ui), stall.finding.evidence),
+        };
+        let finding = &stall.finding;
+        assert_eq!((finding.pattern, finding.culprit, finding.evidence), expected, "{text}");
+        assert_eq!(text.contains("while kworker/u8:1 281 served the disk"), is_followed, "{text}");
+    }
+}
+
+#[test]
 fn regression_who_spins_for_a_lock_does_not_compute() {
     for others in [1, 2] {
         let mut desktop = Desktop::new();

@@ -5,7 +5,9 @@ use super::proofs::{Proofs, event_of};
 use super::waker_vs_holder::WakerVsHolder;
 use super::words::{at, headline};
 use crate::diagnose::Stall;
-use crate::explain::{ChainLink, Hop, LinkState, ShareLine, ShareLines, class_of, fell_asleep};
+use crate::explain::{
+    ChainLink, Hop, LinkState, Meanwhile, ShareLine, ShareLines, class_of, fell_asleep,
+};
 use crate::stalls::machine;
 use crate::user_marks::{MarkKind, UserMark};
 use crate::wording::sentence::{Sentence, Span, Subject, count, duration, plural, sentence};
@@ -357,9 +359,12 @@ fn hop_words(proofs: &Proofs<'_>, link: &ChainLink, hop: &Hop) -> Sentence {
         (None, None) if hop.released.is_some() => {
             sentence!(" waited ({}) until {} let another have it{}{}", class, by, whole, more)
         }
-        (None, None) if hop.ran_on => {
-            sentence!(" waited ({}) while {} ran{}{}", class, by, whole, more)
-        }
+        (None, None) if let Some(meanwhile) = hop.meanwhile => match meanwhile {
+            Meanwhile::Ran => sentence!(" waited ({}) while {} ran{}{}", class, by, whole, more),
+            Meanwhile::ServedDisk => {
+                sentence!(" waited ({}) while {} served the disk{}{}", class, by, whole, more)
+            }
+        },
         (None, None) if hop.gave_up => {
             sentence!(" waited ({}) for {}, in vain, and gave up{}{}", class, by, whole, more)
         }

@@ -55,7 +55,7 @@ impl<'a> WakerVsHolder<'a> {
             .hops
             .iter()
             .filter(is_lock)
-            .filter(|hop| hop.by == holder && !hop.ran_on)
+            .filter(|hop| hop.by == holder && hop.meanwhile.is_none())
             .max_by_key(|hop| hop.window.duration_ns())?;
         // Behind its part of the sleep comes that of the thread that ended it.
         let behind = held.released.and_then(|_| {

@@ -8,7 +8,7 @@
 //!
 //! *Why not waits for locks:* their order tells who held the lock.
 
-use super::explanation::{Burst, Cause, Explanation, Hop, Piece};
+use super::explanation::{Burst, Cause, Explanation, Hop, Meanwhile, Piece};
 use super::occupants::occupants;
 use crate::Analysis;
 use crate::stacks::{WaitClass, WakeSource};
@@ -88,7 +88,7 @@ struct HopKey {
     is_woken: bool,
     is_queued: bool,
     is_timed: bool,
-    ran_on: bool,
+    meanwhile: Option<Meanwhile>,
     gave_up: bool,
 }
 
@@ -166,7 +166,7 @@ impl Sums {
                 is_woken: hop.wake.is_some(),
                 is_queued: hop.is_queued(),
                 is_timed: hop.is_timed(),
-                ran_on: hop.ran_on,
+                meanwhile: hop.meanwhile,
                 gave_up: hop.gave_up,
             };
             let at = *by_key.entry(key).or_insert_with(|| {

@@ -28,7 +28,7 @@ pub(super) fn until_birth(
         started: Some(led.by),
         wake: None,
         released: None,
-        ran_on: false,
+        meanwhile: None,
         gave_up: false,
         source: WakeSource { context: WakeContext::Task, interrupt: None },
         ..*led

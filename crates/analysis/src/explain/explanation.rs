@@ -31,6 +31,15 @@ pub enum Cause {
     Lost,
 }
 
+/// What a thread did that let others wait, of whom it woke none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Meanwhile {
+    /// It ran, in the same process.
+    Ran,
+    /// It served the disk that was waited for, a file.
+    ServedDisk,
+}
+
 /// One wait on the way from the victim to the cause: `sleeper` slept until `by` woke it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hop {
@@ -56,11 +65,10 @@ pub struct Hop {
     /// How often it woke by its own timer meanwhile, only to check whether it could go on.
     pub looks: u32,
     /// The sleeper's wake-up, as an index into the wakings; none when the lock word named the owner
-    /// instead, or who ran, or if `by` only started the waker.
+    /// instead, or `by` only did something meanwhile, or only started the waker.
     pub wake: Option<usize>,
-    /// True when nobody woke it for that, and `by` is the thread of its process that ran meanwhile,
-    /// for which it waited.
-    pub ran_on: bool,
+    /// What `by` did meanwhile, for which it waited, when nobody woke it for that.
+    pub meanwhile: Option<Meanwhile>,
     /// True when its own timer ended the sleep: it had no answer yet from `by`, which it had asked.
     pub gave_up: bool,
     /// The thread that ended the sleep, where it did not exist yet, and `by` is the one that started it.

@@ -23,8 +23,11 @@ fn join_worker_waits(
     segments: &mut Vec<Segment>,
     end: Time,
 ) -> bool {
+    // One that lasts until the end comes after that work.
     let is_rest = |segment: &Segment| {
-        segment.is_sleep() && class_of(analysis, segment) == WaitClass::KernelIdle
+        segment.is_sleep()
+            && segment.window.end < end
+            && class_of(analysis, segment) == WaitClass::KernelIdle
     };
     if !analysis.trace.thread_name(thread, end).starts_with("kworker/") {
         return false;

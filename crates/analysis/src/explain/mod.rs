@@ -11,6 +11,7 @@ mod awaited;
 mod bursts;
 mod chain;
 mod creator;
+mod disk_servers;
 mod ends;
 mod explanation;
 mod idle_waits;
@@ -27,7 +28,8 @@ mod timed_waits;
 mod wait_class;
 
 pub use chain::{ChainLink, LinkState};
-pub use explanation::{Burst, Cause, Explanation, Hop, Piece};
+pub(crate) use disk_servers::disk_servers;
+pub use explanation::{Burst, Cause, Explanation, Hop, Meanwhile, Piece};
 pub use occupants::{awaited_cpu, occupants};
 pub(crate) use operations::woke_someone_of;
 pub use operations::{Operation, operations};
@@ -47,6 +49,7 @@ pub(crate) use asked::asked_in_vain;
 pub(crate) use awaited::owned_at_end;
 use bursts::Bursts;
 use creator::until_birth;
+use disk_servers::disk_server_of;
 use ends::gave_up;
 pub(crate) use ends::timed_out;
 use idle_waits::join_idle_waits;
@@ -102,7 +105,10 @@ fn walk(analysis: &Analysis<'_>, explanation: &mut Explanation, mut frames: Vec<
         // is also what makes this terminate. An owner may well sleep until the end.
         let is_owner = || {
             let led = explanation.hop(hop);
-            led.is_none_or(|hop| hop.release().is_none() && hop.started.is_none() && !hop.ran_on)
+            led.is_none_or(|hop| {
+                let ran = hop.meanwhile == Some(Meanwhile::Ran);
+                hop.release().is_none() && hop.started.is_none() && !ran
+            })
         };
         let earlier = segment.window.end < window.end
             || is_owner()
@@ -284,14 +290,18 @@ fn follow(
     }
     let by_task = WakeSource { context: WakeContext::Task, interrupt: None };
     let ended = ended_by(analysis, thread, segment);
-    let ran_on = match ended {
-        None => runner_of(analysis, thread, segment),
-        Some(_) => None,
+    let unwoken = || {
+        let runner = || runner_of(analysis, thread, segment).map(|by| (by, Meanwhile::Ran));
+        let server = || disk_server_of(analysis, thread, segment);
+        runner().or_else(|| server().map(|by| (by, Meanwhile::ServedDisk)))
     };
-    let (by, source) = ended.or(ran_on.map(|runner| (runner, by_task)))?;
+    let (by, source, meanwhile) = match ended {
+        Some((by, source)) => (by, source, None),
+        None => unwoken().map(|(by, meanwhile)| (by, by_task, Some(meanwhile)))?,
+    };
     let depth = explanation.hop(parent).map_or(1, |hop| hop.depth + 1);
     let gave_up = gave_up(analysis, segment);
-    let is_end = || ran_on.is_none() && !gave_up && signalled_by(analysis, segment).is_none();
+    let is_end = || meanwhile.is_none() && !gave_up && signalled_by(analysis, segment).is_none();
     let wake = segment.wake().filter(|_| is_end());
     let usable =
         by != thread && !by.is_idle() && (wake.is_some() || !is_in_chain(explanation, by, parent));
@@ -310,7 +320,7 @@ fn follow(
         released: None,
         looks: looks(analysis, thread, slept),
         wake,
-        ran_on: ran_on.is_some(),
+        meanwhile,
         gave_up,
         started: None,
         source,

@@ -338,7 +338,7 @@ impl Case<'_> {
     /// of the stall. Nothing where the victim waited for nobody.
     pub fn waits(&self) -> Vec<Sentence> {
         let hops = self.explanation.hops.iter().filter(|hop| {
-            let is_lock = hop.class == WaitClass::Lock && hop.depth > 1 && !hop.ran_on;
+            let is_lock = hop.class == WaitClass::Lock && hop.depth > 1 && hop.meanwhile.is_none();
             is_lock && self.is_most(hop.window.duration_ns())
         });
         let behind = hops.max_by_key(|hop| (hop.window.duration_ns(), Reverse(hop.depth)));

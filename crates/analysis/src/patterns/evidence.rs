@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::finding::Evidence;
-use crate::explain::{Cause, Hop, Piece, is_idle};
+use crate::explain::{Cause, Hop, Meanwhile, Piece, is_idle};
 use crate::locks::released_by_others;
 use crate::stacks::InterruptSource;
 use crate::wording::sentence::{Sentence, plural, sentence};
@@ -28,6 +28,9 @@ enum WeakKind {
     Timed,
     /// Nobody woke the sleeper; who ran meanwhile is taken to be whom it waited for.
     RanOn,
+    /// The disk's request ended in an interrupt; who serves such a disk and waited meanwhile is taken to
+    /// be whom it waited for.
+    ServedDisk,
     /// Who ended the wait did not exist yet; the one that started it is taken to be whom it waited for.
     Started,
     /// The sleeper gave up, or the recording ends, before the answer; the one that was asked last is taken
@@ -57,7 +60,10 @@ impl Weak {
     ) -> Option<(Time, Self)> {
         let weak = |until: Time, kind: WeakKind| Some((until, Self { kind, hop: index }));
         match hop.class {
-            _ if hop.ran_on => weak(hop.window.end, WeakKind::RanOn),
+            _ if hop.meanwhile == Some(Meanwhile::Ran) => weak(hop.window.end, WeakKind::RanOn),
+            _ if hop.meanwhile == Some(Meanwhile::ServedDisk) => {
+                weak(hop.window.end, WeakKind::ServedDisk)
+            }
             // The lock itself named its owner, and the wake-up that released it was seen.
             _ if hop.released.is_some() => None,
             _ if hop.started.is_some() => weak(hop.window.end, WeakKind::Started),
@@ -198,6 +204,14 @@ impl Case<'_> {
             WeakKind::RanOn => sentence!(
                 "for {} of the time, {} only looked by its own timer; it is inferred that it \
                  waited for {}, the thread of its process that ran meanwhile",
+                part,
+                sleeper,
+                self.name(hop.by)
+            ),
+            WeakKind::ServedDisk => sentence!(
+                "for {} of the time, {} waited for a disk that is a file (a loop device), whose requests \
+                 end in an interrupt; that {}, which serves such a disk and was kept as long, kept it \
+                 waiting is inferred",
                 part,
                 sleeper,
                 self.name(hop.by)

@@ -21,11 +21,13 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     let hold = Hold::new(case, holder, held_ns);
     let hop = case.hop_to(holder)?;
+    // Nobody ran on for a lock but whoever had it in this way.
+    let ran_on = hop.meanwhile.is_some();
     let the_lock = wait_words::the_lock(case.analysis, hop);
     let mut sentences = case.waited_for_lock_in();
-    sentences.extend(came_through(case, hop).filter(|_| !hop.ran_on));
+    sentences.extend(came_through(case, hop).filter(|_| !ran_on));
     sentences.push(match hop.release() {
-        None if hop.ran_on => sentence!(
+        None if ran_on => sentence!(
             "{} waited for {} for {}: {} was the thread of its process that ran, or was ready to, \
              all that time.",
             case.name(hop.sleeper),
@@ -50,7 +52,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             }
         ),
     });
-    sentences.extend(hold.activities(&the_lock).filter(|_| !hop.ran_on));
+    sentences.extend(hold.activities(&the_lock).filter(|_| !ran_on));
     if hold.is_for_disk() {
         sentences.extend(disks::shown(case, holder).sentences);
     }
@@ -68,7 +70,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         }
         None => (waited_in(case, hop), hold.main_activity()),
     };
-    let cause = match hop.ran_on {
+    let cause = match ran_on {
         true => sentence!(
             "{} ran on{}, and {} had to wait for that.",
             case.name(holder),
@@ -83,7 +85,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         sentences,
         advice: match case.analysis.stacks.advice(hop.wait_stack) {
             Some(advice) => advice,
-            None if hop.ran_on => "",
+            None if ran_on => "",
             None => "Do less under the lock, or work on a copy outside it.",
         }
         .to_owned(),

@@ -94,6 +94,7 @@ struct StackClass {
     debugger: bool,
     asks_server: bool,
     file_server: bool,
+    serves_disk: bool,
     for_readers: bool,
     sole_owner: bool,
     thaws: bool,
@@ -291,6 +292,11 @@ impl StackClasses {
     /// True when such a program waits for requests on this stack.
     pub(crate) fn is_file_server(&self, wait_stack: StackId) -> bool {
         self.get(wait_stack).file_server
+    }
+
+    /// True when a kernel worker does a request of a disk that is a file on this stack.
+    pub(crate) fn serves_disk(&self, wait_stack: StackId) -> bool {
+        self.get(wait_stack).serves_disk
     }
 
     /// True when on this stack a control group, or the whole machine, is frozen no longer.
@@ -549,6 +555,7 @@ fn stack_class(
         debugger: has(FrameRole::Debugger),
         asks_server: has(FrameRole::AsksServer),
         file_server: has(FrameRole::FileServer),
+        serves_disk: has(FrameRole::ServesDisk),
         for_readers: has(FrameRole::WaitsForReaders),
         sole_owner: has(FrameRole::WasSoleOwner),
         // A control group that is to be frozen signals to its tasks, in the same function.

@@ -98,6 +98,8 @@ pub(crate) enum FrameRole {
     AsksServer,
     /// It waits for such requests.
     FileServer,
+    /// It does the requests of a disk that is a file.
+    ServesDisk,
     /// It waits until all readers of a lock have let it go.
     WaitsForReaders,
     /// It had such a lock alone.

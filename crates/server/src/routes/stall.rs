@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use unhitch_analysis::answer::{self, Clause, TextLink};
-use unhitch_analysis::explain::awaited_cpu;
+use unhitch_analysis::explain::{Meanwhile, awaited_cpu};
 use unhitch_analysis::lod::LaneState;
 use unhitch_analysis::wording::{Event, Reference};
 use unhitch_analysis::{Cancel, ChainLink, Evidence, Hop, LinkState, Share, WakeContext, What};
@@ -218,7 +218,8 @@ fn arrow(loaded: &Loaded<'_>, hop: &Hop, links: &[ChainLink]) -> Value {
     let context = match hop.wake {
         Some(_) => hop.source.context.name(),
         None if hop.started.is_some() => "started the waker",
-        None if hop.ran_on => "ran meanwhile",
+        None if hop.meanwhile == Some(Meanwhile::Ran) => "ran meanwhile",
+        None if hop.meanwhile == Some(Meanwhile::ServedDisk) => "served the disk",
         None if hop.class == WaitClass::Lock => "lock word",
         None => "not answered yet",
     };
