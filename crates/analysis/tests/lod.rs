@@ -2,6 +2,7 @@
 
 use crate::big;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use unhitch_analysis::lod::{Lane, LaneState, Lanes, Screen, View};
 use unhitch_analysis::{Analysis, Cancel, Rules};
 use unhitch_model::{Loss, ThreadId, Time, Trace, Window};
@@ -154,6 +155,32 @@ fn long_lanes_are_climbed_as_well() {
                 lanes.view(&analysis, lane, &screen, &Cancel::never()).expect("never given up");
             check(lane, &slices(&analysis, lane), &view, &screen);
         }
+    }
+}
+
+#[test]
+fn shares_of_a_cpu_are_those_of_a_walk() {
+    let trace = small_trace(20_000);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let whole = analysis.timeline.window();
+    let ns = whole.duration_ns();
+    let parts = [(0, ns), (0, 1), (ns / 7, ns / 2), (ns / 3, ns), (ns / 2, ns / 2 + 1_000_000)];
+    let windows = parts.map(|(from, to)| Window::new(whole.start.plus(from), whole.start.plus(to)));
+    let beyond = Window::new(whole.start.minus(1_000), whole.end.plus(1_000_000));
+    for (window, cpu) in
+        windows.into_iter().chain([beyond]).flat_map(|of| (0..4).map(move |cpu| (of, cpu)))
+    {
+        let shares = analysis.cpus.shares(&trace, cpu, window);
+        let (mut expected, mut longest_ns) = (BTreeMap::<_, u64>::new(), 0);
+        for had in analysis.cpus.occupancy(&trace, cpu, window) {
+            let ns = had.window.duration_ns();
+            *expected.entry(had.thread).or_default() += ns;
+            if !had.thread.is_some_and(ThreadId::is_idle) {
+                longest_ns = longest_ns.max(ns);
+            }
+        }
+        assert_eq!(shares.ns.into_iter().collect::<BTreeMap<_, _>>(), expected, "{window:?} {cpu}");
+        assert_eq!(shares.longest_busy_ns, longest_ns, "{window:?} {cpu}");
     }
 }
 

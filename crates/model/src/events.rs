@@ -380,44 +380,41 @@ rows!(
 );
 
 impl Switches {
-    /// These switches with the `new` ones inserted: each before the switch that has its index now.
-    /// The indices must ascend, and none may exceed [`len`](Self::len). Reasons are kept only if
-    /// all switches have one.
-    #[must_use]
-    pub fn spliced(&self, new: &[(usize, Switch)]) -> Self {
+    /// Inserts the `new` switches, each before the one that has its index now. The indices must ascend,
+    /// and none may exceed [`len`](Self::len). Reasons are kept only if all switches have one.
+    pub fn insert(&mut self, new: &[(usize, Switch)]) {
         fn column<T: Copy>(
-            old: &[T],
+            column: &mut Vec<T>,
             new: &[(usize, Switch)],
             value: impl Fn(&Switch) -> T,
-        ) -> Vec<T> {
-            let mut column = Vec::with_capacity(old.len() + new.len());
-            let mut copied = 0;
-            for (before, switch) in new {
-                column.extend_from_slice(old.get(copied..*before).unwrap_or_default());
-                column.push(value(switch));
-                copied = *before;
+        ) {
+            let mut end = column.len();
+            column.reserve_exact(new.len());
+            column.extend(new.iter().map(|(_, switch)| value(switch)));
+            // From the end, so that nothing is moved twice.
+            for (earlier, (before, switch)) in new.iter().enumerate().rev() {
+                column.copy_within(*before..end, before + earlier + 1);
+                column[before + earlier] = value(switch);
+                end = *before;
             }
-            column.extend_from_slice(old.get(copied..).unwrap_or_default());
-            column
         }
         let has_reasons = self.prev_reason.len() == self.len()
             && new.iter().all(|(_, switch)| switch.prev_reason.is_some());
-        Self {
-            time: column(&self.time, new, |switch| switch.time),
-            cpu: column(&self.cpu, new, |switch| switch.cpu),
-            prev: column(&self.prev, new, |switch| switch.prev),
-            next: column(&self.next, new, |switch| switch.next),
-            prev_state: column(&self.prev_state, new, |switch| switch.prev_state),
-            prev_reason: match has_reasons {
-                true => {
-                    column(&self.prev_reason, new, |switch| switch.prev_reason.unwrap_or_default())
-                }
-                false => Vec::new(),
-            },
-            prev_prio: column(&self.prev_prio, new, |switch| switch.prev_prio),
-            next_prio: column(&self.next_prio, new, |switch| switch.next_prio),
-            stack: column(&self.stack, new, |switch| switch.stack),
+        match has_reasons {
+            true => {
+                let reason = |switch: &Switch| switch.prev_reason.unwrap_or_default();
+                column(&mut self.prev_reason, new, reason);
+            }
+            false => self.prev_reason.clear(),
         }
+        column(&mut self.time, new, |switch| switch.time);
+        column(&mut self.cpu, new, |switch| switch.cpu);
+        column(&mut self.prev, new, |switch| switch.prev);
+        column(&mut self.next, new, |switch| switch.next);
+        column(&mut self.prev_state, new, |switch| switch.prev_state);
+        column(&mut self.prev_prio, new, |switch| switch.prev_prio);
+        column(&mut self.next_prio, new, |switch| switch.next_prio);
+        column(&mut self.stack, new, |switch| switch.stack);
     }
 }
 
@@ -455,7 +452,8 @@ mod tests {
         [10, 20, 30].into_iter().for_each(|nanos| old.push(switch(nanos, nanos as u32, None)));
         let new = [(0, 1), (1, 11), (1, 12), (3, 31)];
         let new = new.map(|(before, nanos)| (before, switch(nanos, nanos as u32, None)));
-        let all = old.spliced(&new);
+        let mut all = old;
+        all.insert(&new);
         assert_eq!(
             all.prev.iter().map(|prev| prev.0).collect::<Vec<_>>(),
             [1, 10, 11, 12, 20, 30, 31]
@@ -469,11 +467,13 @@ mod tests {
     fn reasons_are_all_there_or_none_is() {
         let mut old = Switches::default();
         old.push(switch(10, 1, Some(WaitReason::new(28, false))));
-        let with = old.spliced(&[(1, switch(20, 2, Some(WaitReason::new(6, true))))]);
+        let mut with = old.clone();
+        with.insert(&[(1, switch(20, 2, Some(WaitReason::new(6, true))))]);
         assert_eq!(
             with.prev_reason.iter().map(|reason| reason.name()).collect::<Vec<_>>(),
             ["WrPushLock", "UserRequest"]
         );
-        assert!(old.spliced(&[(1, switch(20, 2, None))]).prev_reason.is_empty());
+        old.insert(&[(1, switch(20, 2, None))]);
+        assert!(old.prev_reason.is_empty());
     }
 }

@@ -77,6 +77,8 @@ fn candidates(analysis: &Analysis<'_>, query: &Query) -> Vec<Candidate> {
     };
     let (candidates, rare): (Vec<_>, Vec<_>) = (1..analysis.timeline.threads() as u32)
         .into_par_iter()
+        // The threads of a storm follow each other.
+        .with_max_len(1)
         .map(ThreadId)
         .filter(|&thread| is_wanted(thread))
         .map(|thread| candidates_of(analysis, thread))

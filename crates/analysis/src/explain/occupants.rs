@@ -22,27 +22,39 @@ pub fn awaited_cpu(analysis: &Analysis<'_>, segment: &Segment, window: Window) -
     let Some((ran_on, queued_on)) = ran_on.zip(queued_on).filter(|(a, b)| a != b && is_long) else {
         return ran_on;
     };
-    let longest = |cpu: u16| {
-        let had = analysis.cpus.occupancy(trace, cpu, window);
-        let busy = had.filter(|had| had.thread.is_none_or(|thread| !thread.is_idle()));
-        busy.map(|had| had.window.duration_ns()).max().unwrap_or(0)
-    };
+    let longest = |cpu: u16| analysis.cpus.shares(trace, cpu, window).longest_busy_ns;
     Some(if longest(queued_on) > longest(ran_on) { queued_on } else { ran_on })
 }
 
-/// Who had the CPU for which a runnable piece waited, and when, in order; nobody known where
-/// that CPU is not.
-pub fn occupants(
+/// How long each thread had the CPU for which a runnable piece waited; nobody known where that CPU is
+/// not.
+pub(crate) fn occupant_shares(
+    analysis: &Analysis<'_>,
+    piece: &Piece,
+) -> impl Iterator<Item = (Option<ThreadId>, u64)> {
+    let (window, cpu) = (piece.window, cpu_of_piece(analysis, piece));
+    let known =
+        cpu.into_iter().flat_map(move |cpu| analysis.cpus.shares(analysis.trace, cpu, window).ns);
+    let other = piece.burst.and_then(|burst| burst.occupant);
+    known.chain(cpu.is_none().then_some((other, window.duration_ns())))
+}
+
+/// Who had that CPU, and when, in order.
+pub(super) fn occupants(
     analysis: &Analysis<'_>,
     piece: &Piece,
 ) -> impl Iterator<Item = (Option<ThreadId>, Window)> {
-    let window = piece.window;
-    let cpu = match piece.burst {
-        Some(_) => None,
-        None => awaited_cpu(analysis, &piece.segment, window),
-    };
+    let (window, cpu) = (piece.window, cpu_of_piece(analysis, piece));
     let known =
         cpu.into_iter().flat_map(move |cpu| analysis.cpus.occupancy(analysis.trace, cpu, window));
     let other = piece.burst.and_then(|burst| burst.occupant);
     known.map(|had| (had.thread, had.window)).chain(cpu.is_none().then_some((other, window)))
+}
+
+/// The CPU for which a runnable piece waited; none for a burst, whose occupant is known.
+fn cpu_of_piece(analysis: &Analysis<'_>, piece: &Piece) -> Option<u16> {
+    match piece.burst {
+        Some(_) => None,
+        None => awaited_cpu(analysis, &piece.segment, piece.window),
+    }
 }

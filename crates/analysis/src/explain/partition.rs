@@ -2,7 +2,7 @@
 //! comes from here.
 
 use super::explanation::{Cause, Explanation, Hop, Piece};
-use super::occupants::occupants;
+use super::occupants::occupant_shares;
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::WaitClass;
@@ -144,9 +144,8 @@ pub fn partition(analysis: &Analysis<'_>, explanation: &Explanation) -> Vec<Shar
     for piece in &explanation.pieces {
         match piece.cause {
             Cause::WaitedForCpu => {
-                for (occupant, window) in occupants(analysis, piece) {
-                    *sums.entry((What::WaitedForCpu, occupant)).or_default() +=
-                        window.duration_ns();
+                for (occupant, ns) in occupant_shares(analysis, piece) {
+                    *sums.entry((What::WaitedForCpu, occupant)).or_default() += ns;
                 }
             }
             _ => {

@@ -193,6 +193,36 @@ impl Case<'_> {
             .map(|(_, weak)| (weak, all))
     }
 
+    /// Why it is inferred who had the lock of `hop` before its sleeper came to wait for it.
+    fn queued(&self, hop: &Hop, part: String) -> Sentence {
+        let sleeper = self.name(hop.sleeper);
+        if waited_for_readers(self.analysis, hop) {
+            return sentence!(
+                "for {} of the time, {} waited until all readers of the lock had let it go; that {}, \
+                 the last of them, kept it longest is inferred",
+                part,
+                sleeper,
+                self.name(hop.by)
+            );
+        }
+        match hop.owner.filter(|owner| *owner != hop.by) {
+            Some(owner) => sentence!(
+                "for {} of the time, the lock's owner is inferred: it was {} when {} began to \
+                     wait, and {} that released it",
+                part,
+                self.name(owner),
+                sleeper,
+                self.name(hop.by)
+            ),
+            None => sentence!(
+                "for {} of the time, the lock's owner is inferred from hand-offs, e.g. before {} \
+                     joined the queue",
+                part,
+                sleeper
+            ),
+        }
+    }
+
     fn weak_words(&self, weak: Weak, ns: u64) -> Sentence {
         let Some(hop) = self.explanation.hops.get(weak.hop) else { return Sentence::default() };
         let (sleeper, part) = (self.name(hop.sleeper), self.percent(ns));
@@ -223,31 +253,7 @@ impl Case<'_> {
                 sleeper,
                 self.name(hop.by)
             ),
-            WeakKind::Queued if waited_for_readers(self.analysis, hop) => {
-                sentence!(
-                    "for {} of the time, {} waited until all readers of the lock had let it go; that {}, \
-                 the last of them, kept it longest is inferred",
-                    part,
-                    sleeper,
-                    self.name(hop.by)
-                )
-            }
-            WeakKind::Queued => match hop.owner.filter(|owner| *owner != hop.by) {
-                Some(owner) => sentence!(
-                    "for {} of the time, the lock's owner is inferred: it was {} when {} began to \
-                     wait, and {} that released it",
-                    part,
-                    self.name(owner),
-                    sleeper,
-                    self.name(hop.by)
-                ),
-                None => sentence!(
-                    "for {} of the time, the lock's owner is inferred from hand-offs, e.g. before {} \
-                     joined the queue",
-                    part,
-                    sleeper
-                ),
-            },
+            WeakKind::Queued => self.queued(hop, part),
             WeakKind::HandedOn => sentence!(
                 "for {} of the time, the lock's owner is inferred: it names none, and others released \
                  it, too, before {} did",

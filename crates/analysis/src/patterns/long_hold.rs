@@ -26,32 +26,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let the_lock = wait_words::the_lock(case.analysis, hop);
     let mut sentences = case.waited_for_lock_in();
     sentences.extend(came_through(case, hop).filter(|_| !ran_on));
-    sentences.push(match hop.release() {
-        None if ran_on => sentence!(
-            "{} waited for {} for {}: {} was the thread of its process that ran, or was ready to, \
-             all that time.",
-            case.name(hop.sleeper),
-            wait_words::wanted(case.analysis, hop.wait_stack)
-                .unwrap_or_else(|| "another thread".to_owned()),
-            case.part(held_ns),
-            case.name(holder)
-        ),
-        Some(wake) => sentence!(
-            "{} held it for {} and released it in\n  {}",
-            case.name(holder),
-            case.part(held_ns),
-            case.wake_stack(wake)
-        ),
-        None => sentence!(
-            "{} owned it for {}, and still did when {}.",
-            case.name(holder),
-            case.part(held_ns),
-            match hop.slept.end < case.analysis.timeline.window().end {
-                true => "a signal interrupted the wait",
-                false => "the recording ended",
-            }
-        ),
-    });
+    sentences.push(until_when(case, holder, hop, held_ns));
     sentences.extend(hold.activities(&the_lock).filter(|_| !ran_on));
     if hold.is_for_disk() {
         sentences.extend(disks::shown(case, holder).sentences);
@@ -97,6 +72,36 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         });
     }
     Some(finding)
+}
+
+/// How long `holder` had what `hop` waited for, and what ended that.
+fn until_when(case: &Case<'_>, holder: ThreadId, hop: &Hop, held_ns: u64) -> Sentence {
+    match hop.release() {
+        None if hop.meanwhile.is_some() => sentence!(
+            "{} waited for {} for {}: {} was the thread of its process that ran, or was ready to, \
+             all that time.",
+            case.name(hop.sleeper),
+            wait_words::wanted(case.analysis, hop.wait_stack)
+                .unwrap_or_else(|| "another thread".to_owned()),
+            case.part(held_ns),
+            case.name(holder)
+        ),
+        Some(wake) => sentence!(
+            "{} held it for {} and released it in\n  {}",
+            case.name(holder),
+            case.part(held_ns),
+            case.wake_stack(wake)
+        ),
+        None => sentence!(
+            "{} owned it for {}, and still did when {}.",
+            case.name(holder),
+            case.part(held_ns),
+            match hop.slept.end < case.analysis.timeline.window().end {
+                true => "a signal interrupted the wait",
+                false => "the recording ended",
+            }
+        ),
+    }
 }
 
 /// What a holder does that waits for a disk.

@@ -1,7 +1,7 @@
 //! Who had the CPUs that a thread waited for.
 
 use super::case::Case;
-use crate::explain::{Cause, Piece, occupants};
+use crate::explain::{Cause, Piece, occupant_shares};
 use crate::samples::{HotSpot, hot_spot};
 use crate::wording::sentence::{Sentence, duration, sentence};
 use crate::wording::{ThreadGroup, thread_groups, units};
@@ -81,9 +81,9 @@ impl Case<'_> {
             .iter()
             .filter(|piece| piece.cause == Cause::WaitedForCpu && select(piece));
         for piece in waits {
-            for (occupant, window) in occupants(self.analysis, piece) {
+            for (occupant, ns) in occupant_shares(self.analysis, piece) {
                 if let Some(thread) = occupant {
-                    *sums.entry(thread).or_default() += window.duration_ns();
+                    *sums.entry(thread).or_default() += ns;
                 }
             }
         }

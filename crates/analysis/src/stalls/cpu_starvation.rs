@@ -83,9 +83,9 @@ fn had_others(analysis: &Analysis<'_>, view: &ThreadView<'_>, wait: Window) -> b
     let segment = view.segments.iter().find(|segment| segment.window == wait);
     let cpu = segment.and_then(|segment| awaited_cpu(analysis, segment, wait));
     let Some(cpu) = cpu else { return false };
-    let runs = analysis.cpus.occupancy(analysis.trace, cpu, wait);
-    let others = runs.filter(|run| run.thread.is_some_and(|thread| !thread.is_idle()));
-    others.map(|run| run.window.duration_ns()).sum::<u64>() * 2 >= wait.duration_ns()
+    let shares = analysis.cpus.shares(analysis.trace, cpu, wait).ns.into_iter();
+    let others = shares.filter(|(thread, _)| thread.is_some_and(|thread| !thread.is_idle()));
+    others.map(|(_, ns)| ns).sum::<u64>() * 2 >= wait.duration_ns()
 }
 
 /// Stretches in which a quota kept the thread from CPUs period after period: of a quota of 10 %, 90

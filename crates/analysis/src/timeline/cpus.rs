@@ -1,6 +1,8 @@
 //! Which thread was on each CPU, and when.
 
+use super::cpu_shares::{Blocks, Shares};
 use crate::grouped::Grouped;
+use std::sync::OnceLock;
 use unhitch_model::{ThreadId, Trace, Window};
 
 /// An interval of one thread on a CPU.
@@ -20,6 +22,8 @@ pub struct CpuTimes {
     switches: Grouped<u32>,
     /// By CPU: true if it has samples.
     sampled: Vec<bool>,
+    /// By CPU: who had it, summed up on first use.
+    blocks: Vec<OnceLock<Blocks>>,
 }
 
 impl CpuTimes {
@@ -33,7 +37,8 @@ impl CpuTimes {
         for &cpu in &trace.samples.cpu {
             sampled[usize::from(cpu)] = true;
         }
-        Self { window, switches, sampled }
+        let blocks = (0..cpus).map(|_| OnceLock::new()).collect();
+        Self { window, switches, sampled, blocks }
     }
 
     /// The number of CPUs, up to the last one with switches or samples.
@@ -118,6 +123,23 @@ impl CpuTimes {
         })
     }
 
+    /// How long each thread had `cpu` inside `window`: the sums of [`occupancy`](Self::occupancy).
+    pub fn shares(&self, trace: &Trace, cpu: u16, window: Window) -> Shares {
+        let mut shares = Shares::default();
+        let switches = self.switches_of(cpu);
+        let blocks = self.blocks.get(usize::from(cpu));
+        let blocks = blocks.map(|blocks| blocks.get_or_init(|| Blocks::new(trace, switches)));
+        let summed = blocks.and_then(|all| all.add(trace, switches, window, &mut shares));
+        let rest = match summed {
+            Some(summed) => {
+                [Window::new(window.start, summed.start), Window::new(summed.end, window.end)]
+            }
+            None => [window, Window::default()],
+        };
+        rest.into_iter().for_each(|rest| shares.extend(self.occupancy(trace, cpu, rest)));
+        shares
+    }
+
     /// How many CPUs were busy, on average, in each `bucket_ns` of `window`.
     pub fn busy_curve(&self, trace: &Trace, window: Window, bucket_ns: u64) -> Vec<f64> {
         let mut busy_ns = vec![0u64; window.duration_ns().div_ceil(bucket_ns.max(1)) as usize];
@@ -149,14 +171,14 @@ impl CpuTimes {
         // A damaged time can make a window of centuries. Times a few CPUs, it does not fit 64 bits.
         let (mut idle, mut total) = (0u128, 0u128);
         for cpu in 0..self.cpus() {
-            for occupancy in self.occupancy(trace, cpu as u16, window) {
+            for (thread, ns) in self.shares(trace, cpu as u16, window).ns {
                 // Without a switch, a thread that is sampled had the CPU all the time.
-                if occupancy.thread.is_none() && !self.sampled[cpu] {
+                if thread.is_none() && !self.sampled[cpu] {
                     continue;
                 }
-                total += u128::from(occupancy.window.duration_ns());
-                if occupancy.thread.is_some_and(ThreadId::is_idle) {
-                    idle += u128::from(occupancy.window.duration_ns());
+                total += u128::from(ns);
+                if thread.is_some_and(ThreadId::is_idle) {
+                    idle += u128::from(ns);
                 }
             }
         }

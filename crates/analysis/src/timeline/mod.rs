@@ -6,6 +6,7 @@
 //! demand.
 
 mod builder;
+mod cpu_shares;
 pub(crate) mod cpus;
 mod cycle;
 mod losses;

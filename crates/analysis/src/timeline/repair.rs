@@ -12,7 +12,7 @@
 use super::losses::Losses;
 use std::ops::Range;
 use unhitch_model::{
-    StackId, Switches, TaskState, ThreadId, Time, Trace, Window, linux::USUAL_PRIO,
+    StackId, Switch, Switches, TaskState, ThreadId, Time, Trace, Window, linux::USUAL_PRIO,
 };
 
 /// What is known of a thread up to the current event.
@@ -92,6 +92,14 @@ impl Missing {
     fn prev_state(&self) -> TaskState {
         if self.interlude { TaskState::Preempted } else { TaskState::Sleeping }
     }
+
+    fn switch(&self) -> Switch {
+        let Self { time, cpu, prev, next, prev_prio, next_prio, .. } = *self;
+        let (prev_state, stack) = (self.prev_state(), StackId::EMPTY);
+        // Only Windows has reasons, and it counts what it drops.
+        let prev_reason = None;
+        Switch { time, cpu, prev, next, prev_state, prev_reason, prev_prio, next_prio, stack }
+    }
 }
 
 /// Adds the missing switches to `trace`. If no record shows when a thread came on, the first event
@@ -117,7 +125,7 @@ pub fn repair(trace: &mut Trace) {
             missing.len()
         ),
     });
-    trace.switches = insert(&trace.switches, missing);
+    insert(&mut trace.switches, missing);
 }
 
 fn find(trace: &Trace) -> Vec<Missing> {
@@ -390,55 +398,21 @@ fn is_late(woken: Woken, now: Time) -> bool {
 }
 
 /// The switches with the missing ones at their times.
-fn insert(switches: &Switches, mut missing: Vec<Missing>) -> Switches {
+fn insert(switches: &mut Switches, mut missing: Vec<Missing>) {
     missing.sort_by_key(|missing| (missing.time, missing.before));
     // A missing switch comes before the one that revealed it, even at the same time.
     let precedes = |missing: &Missing, index: usize| {
         (switches.time[index], index) < (missing.time, missing.before)
     };
     let mut place = 0;
-    let place_of = |missing: &Missing| {
+    let placed = |missing: &Missing| {
         while place < switches.len() && precedes(missing, place) {
             place += 1;
         }
-        place
+        (place, missing.switch())
     };
-    let places: Vec<usize> = missing.iter().map(place_of).collect();
-    let places = &places[..];
-    let missing = &missing[..];
-    Switches {
-        time: spliced(&switches.time, places, missing.iter().map(|missing| missing.time)),
-        cpu: spliced(&switches.cpu, places, missing.iter().map(|missing| missing.cpu)),
-        prev: spliced(&switches.prev, places, missing.iter().map(|missing| missing.prev)),
-        next: spliced(&switches.next, places, missing.iter().map(|missing| missing.next)),
-        prev_state: spliced(&switches.prev_state, places, missing.iter().map(Missing::prev_state)),
-        // Only Windows has reasons, and it counts what it drops.
-        prev_reason: Vec::new(),
-        prev_prio: spliced(
-            &switches.prev_prio,
-            places,
-            missing.iter().map(|missing| missing.prev_prio),
-        ),
-        next_prio: spliced(
-            &switches.next_prio,
-            places,
-            missing.iter().map(|missing| missing.next_prio),
-        ),
-        stack: spliced(&switches.stack, places, missing.iter().map(|_| StackId::EMPTY)),
-    }
-}
-
-/// A column with each of the `new` values before the old one at its place; the places ascend.
-fn spliced<T: Copy>(old: &[T], places: &[usize], new: impl ExactSizeIterator<Item = T>) -> Vec<T> {
-    let mut column = Vec::with_capacity(old.len() + new.len());
-    let mut copied = 0;
-    for (&place, value) in places.iter().zip(new) {
-        column.extend_from_slice(&old[copied..place]);
-        column.push(value);
-        copied = place;
-    }
-    column.extend_from_slice(&old[copied..]);
-    column
+    let placed: Vec<(usize, Switch)> = missing.iter().map(placed).collect();
+    switches.insert(&placed);
 }
 
 #[cfg(test)]
