@@ -192,6 +192,21 @@ class Stage:
             shutil.chown(folder, user, pwd.getpwnam(user).pw_gid)
         return folder
 
+    def group(self, folder):
+        """A control group. It is removed at the end, as soon as the kernel has let it go."""
+
+        def removed():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+                return True
+
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise Missing(f"control groups: {error}") from error
+        self.closing.callback(until, f"the end of {folder}", removed)
+        return folder
+
     def start(self, *argv, user=None, **options):
         """Starts a program. What it prints goes into a file of the stage, unless told otherwise."""
         log = open(self.folder / f"{pathlib.Path(str(argv[0])).name}.log", "ab")

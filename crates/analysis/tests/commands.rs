@@ -1,16 +1,12 @@
 //! What a command took: found as a hang of its own, and told after `record -- CMD`.
 
-use crate::scene::Scene;
+use crate::scene::{Scene, stalls};
 use TaskState::{Dead, Runnable, Sleeping};
-use unhitch_analysis::{Analysis, Query, Rules, Stall, StallKind, answer, diagnose};
+use unhitch_analysis::{Analysis, Rules, Stall, StallKind, answer};
 use unhitch_model::*;
 
 const MS: u64 = 1_000;
 const IDLE: ThreadId = ThreadId::IDLE;
-
-fn stalls(trace: &Trace) -> Vec<Stall> {
-    diagnose(&Analysis::new(trace, &Rules::default()), &Query::default())
-}
 
 /// A shell starts `commands` times "make", which waits 600 ms for "xz", which computes. Returns the
 /// trace and the first make.

@@ -1,17 +1,12 @@
 //! Hangs of many threads at once, each of which waits too seldom to have a rhythm of its own.
 
-use crate::scene::{Scene, judged};
+use crate::scene::{Scene, judged, stalls};
 use TaskState::{Runnable, Sleeping};
-use unhitch_analysis::{Analysis, Query, Rules, Stall, StallKind, diagnose};
+use unhitch_analysis::StallKind;
 use unhitch_model::*;
 
 const MS: u64 = 1_000;
 const IDLE: ThreadId = ThreadId::IDLE;
-
-fn stalls(trace: &Trace) -> Vec<Stall> {
-    let analysis = Analysis::new(trace, &Rules::default());
-    diagnose(&analysis, &Query::default())
-}
 
 /// Thirty threads of a pool, each of which asks a server three times, too seldom for a rhythm; then all
 /// ask at 800 ms, and the server computes for 500 ms first. True in `stacks`: the usual waits have

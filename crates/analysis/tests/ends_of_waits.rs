@@ -546,6 +546,62 @@ fn who_serves_a_disk_that_is_a_file_is_followed_if_it_waited_as_long() {
 }
 
 #[test]
+fn regression_a_timer_of_a_loop_before_the_event_that_mattered_is_not_what_kept_it() {
+    let recv = ["main", "fetch", "recv", "|", "tcp_recvmsg", "sk_wait_data", "schedule"];
+    for is_asked in [true, false] {
+        let mut busy = IDLE;
+        let trace = asleep(&recv, |scene, victim| {
+            let proxy = scene.thread(280, 280, "proxy");
+            let worker = scene.thread(280, 281, "worker");
+            let server = scene.thread(290, 290, "server");
+            let spawner = scene.thread(300, 300, "spawner");
+            let pump = ["main", "loop", "epoll_wait", "|", "do_epoll_wait", "schedule"];
+            let pump = scene.stack(&pump);
+            let timer =
+                scene.stack(&["|", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+            let send = scene.stack(&["main", "send", "|", "sock_def_readable", "try_to_wake_up"]);
+            let fork = scene.stack(&["main", "fork", "|", "wake_up_new_task"]);
+            let sum = scene.stack(&["main", "sum_up"]);
+            let awake = |scene: &mut Scene, at: u64, until: u64| {
+                scene.switch(at + 10, 1, IDLE, Runnable, proxy, NONE);
+                scene.switch(until, 1, proxy, Sleeping, IDLE, pump);
+            };
+            awake(scene, 90 * MS, 91 * MS);
+            scene.wake(700 * MS, 1, IDLE, proxy, WakeFlags::HARDIRQ, timer);
+            // It did something for another one.
+            scene.wake(700 * MS + 30, 1, proxy, spawner, WakeFlags::default(), send);
+            awake(scene, 700 * MS, 700 * MS + 60);
+            if is_asked {
+                // Its own worker lets it ask the server.
+                busy = worker;
+                scene.switch(80 * MS, 2, IDLE, Runnable, worker, NONE);
+                scene.wake(800 * MS, 2, worker, proxy, WakeFlags::default(), send);
+                scene.wake(800 * MS + 40, 1, proxy, server, WakeFlags::default(), send);
+                awake(scene, 800 * MS, 800 * MS + 60);
+                scene.switch(802 * MS, 2, worker, Sleeping, server, pump);
+            } else {
+                // The server is started while the proxy already waits.
+                busy = server;
+                scene.wake(150 * MS, 0, spawner, server, WakeFlags::NEW, fork);
+                scene.switch(150 * MS + 10, 2, IDLE, Runnable, server, NONE);
+            }
+            let samples = if is_asked { 81..800 } else { 151..1_099 };
+            samples.for_each(|ms| _ = scene.sample(ms * MS, 2, busy, sum));
+            scene.wake(1_099 * MS, 2, server, proxy, WakeFlags::default(), send);
+            scene.switch(1_099 * MS + 10, 1, IDLE, Runnable, proxy, NONE);
+            scene.switch(1_099 * MS + 20, 2, server, Sleeping, IDLE, pump);
+            scene.wake(1_100 * MS, 1, proxy, victim, WakeFlags::default(), send);
+        });
+        let (stall, text) = judged(&trace);
+        assert_eq!(
+            (stall.finding.pattern, stall.finding.culprit),
+            (Pattern::CpuBound, Some(busy)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn regression_who_spins_for_a_lock_does_not_compute() {
     for others in [1, 2] {
         let mut desktop = Desktop::new();

@@ -1,7 +1,7 @@
 //! Hangs that nobody asked about: found by a break in rhythm, as a command's life, or from the
 //! culprit's side; and what is no hang although it looks like one.
 
-use crate::scene::{Scene, judged};
+use crate::scene::{Scene, judged, stalls};
 use TaskState::{Dead, Runnable, Sleeping};
 use unhitch_analysis::patterns::Pattern;
 use unhitch_analysis::{Analysis, Query, Rules, Stall, StallKind, answer, diagnose};
@@ -95,10 +95,6 @@ impl Dialogue {
     fn finish(self) -> Trace {
         self.scene.finish(3, self.at + 10 * MS)
     }
-}
-
-fn stalls(trace: &Trace) -> Vec<Stall> {
-    diagnose(&Analysis::new(trace, &Rules::default()), &Query::default())
 }
 
 #[test]

@@ -230,36 +230,15 @@ def redis_wait_replica(stage):
     return client.truth(culprits=[behind], others=[Who(servers[0].pid)])
 
 
-def walreceiver(pid):
-    """The standby's process that receives what the primary has written."""
-    for child in children(pid):
-        if b"walreceiver" in pathlib.Path(f"/proc/{child.pid}/cmdline").read_bytes():
-            return child
-    return None
-
-
-REPLICATION = r"SyncRep|XLogWalRcv|WalR(cv|eceiver)|walrcv"
-
-
-@hang("PostgreSQL", [REPLICATION], needs=[*postgres.NEEDS, "pg_basebackup"])
+@hang("PostgreSQL", [postgres.REPLICATION], needs=postgres.STANDBY_NEEDS)
 def postgres_standby(stage):
     """A commit waits for the synchronous standby, whose receiver somebody has stopped."""
-    primary, port, standby = postgres.server(stage), free_port(), stage.folder / "standby"
-    user = {"user": postgres.USER}
-    stage.subfolder("standby", postgres.USER).chmod(0o700)
-    from_primary = ["-h", "127.0.0.1", "-p", primary, "-U", postgres.USER]
-    stage.run("pg_basebackup", *from_primary, "-D", standby, "-R", "-c", "fast", "--no-sync", **user)
-    second = stage.start("postgres", "-D", standby, "-p", port, "-k", standby, **user)
-    receiver = until("the receiver", lambda: walreceiver(second.pid))
-    administrator = postgres.connect(primary)
-    administrator.run("alter system set synchronous_standby_names = '*'")
-    administrator.run("select pg_reload_conf()")
-    sender = "select pid from pg_stat_replication where sync_state = 'sync'"
-    senders = until("the standby", lambda: administrator.run(sender))
+    primary = postgres.server(stage)
+    receiver, sender = postgres.standby(stage, primary)
     client = stage.rhythm(postgres.pay, port=primary)
     with stage.recording():
         somebody = stop_for_a_while(receiver.pid)
-    others = [Who(client.facts["backend"]), Who(senders[0][0])]
+    others = [Who(client.facts["backend"]), sender]
     return client.truth(culprits=[receiver, somebody], others=others)
 
 

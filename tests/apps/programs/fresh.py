@@ -127,9 +127,10 @@ def jetty_synchronized(stage):
     return client.truth(culprits=[reporter], others=others)
 
 
-def rust(stage, name):
-    """A program of `sources/fresh/rust`. Cargo builds them once, from a copy: it may write there."""
-    source = shutil.copytree(SOURCES / "rust", stage.tools / "fresh-rust", dirs_exist_ok=True)
+def rust(stage, name, sources=SOURCES):
+    """A program of `rust` in `sources`. Cargo builds them once, from a copy: it may write there."""
+    copy = stage.tools / f"{sources.name}-rust"
+    source = shutil.copytree(sources / "rust", copy, dirs_exist_ok=True)
     shutil.copy2(ASSORTED / "beat.rs", source / "src")
     manifest, target = source / "Cargo.toml", source / "target"
     options = ["--quiet", "--release", "--manifest-path", manifest, "--target-dir", target]

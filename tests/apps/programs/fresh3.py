@@ -18,7 +18,7 @@ import urllib.request
 
 import web
 from hang import Missing, Truth, Who, hang
-from programs.fresh import by_thread, jars
+from programs.fresh import by_thread, jars, rust
 from programs.kernel import SECONDS
 from programs.languages import JAVA, WAITS
 from programs.languages import SOURCES as ASSORTED
@@ -52,17 +52,6 @@ def cpp_timed_mutex(stage):
     return between_threads(stage, SOURCES / "tickets.cpp", "printer")
 
 
-def rust(stage, name):
-    """A program of `sources/fresh3/rust`. Cargo builds them once, from a copy: it may write
-    there."""
-    source = shutil.copytree(SOURCES / "rust", stage.tools / "fresh3-rust", dirs_exist_ok=True)
-    shutil.copy2(ASSORTED / "beat.rs", source / "src")
-    manifest, target = source / "Cargo.toml", source / "target"
-    options = ["--quiet", "--release", "--manifest-path", manifest, "--target-dir", target]
-    stage.run("cargo", "build", *options, env=os.environ)
-    return target / "release" / name
-
-
 RATES = r"(sum|audit|read)_rates?|update_rate|rates::|parking_lot|RwLock|RawRwLock"
 
 
@@ -71,7 +60,7 @@ def parking_lot_queue(stage):
     """A thread computes as a reader, a writer waits for it, and another reader waits behind that
     one."""
     flag = stage.folder / "now"
-    program = Program(stage, rust(stage, "rates"), flag)
+    program = Program(stage, rust(stage, "rates", SOURCES), flag)
     with stage.recording():
         program.hang(flag)
     return program.truth([program.thread("auditor")], [program.thread("updater")])
@@ -84,7 +73,7 @@ def parking_lot_queue(stage):
 )
 def crossbeam_full_channel(stage):
     """Who receives computes, so a channel (bounded) is full, and who sends waits."""
-    return by_thread(stage, "printer", rust(stage, "letters"))
+    return by_thread(stage, "printer", rust(stage, "letters", SOURCES))
 
 
 def in_java(stage, name, culprit, inside=shlex.split, path="", slow=None):

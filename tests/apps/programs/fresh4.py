@@ -23,7 +23,7 @@ import programs.postgres as postgres
 import programs.redis as redis
 from actor import told
 from hang import Who, hang
-from programs.everyday import REPLICATION, debug_sleep, walreceiver
+from programs.everyday import debug_sleep
 from programs.fresh3 import names
 from programs.kernel import SECONDS, ticking
 from programs.libraries import package
@@ -146,26 +146,6 @@ def postgres_concurrent_index(stage):
         )
 
 
-def standby(stage, primary):
-    """A synchronous standby; its process that receives, and the primary's one that sends."""
-    port, folder, user = (
-        free_port(),
-        stage.subfolder("standby", postgres.USER),
-        {"user": postgres.USER},
-    )
-    folder.chmod(0o700)
-    source = ["-h", "127.0.0.1", "-p", primary, "-U", postgres.USER]
-    stage.run("pg_basebackup", *source, "-D", folder, "-R", "-c", "fast", "--no-sync", **user)
-    second = stage.start("postgres", "-D", folder, "-p", port, "-k", folder, **user)
-    receiver = until("the receiver", lambda: walreceiver(second.pid))
-    administrator = postgres.connect(primary)
-    administrator.run("alter system set synchronous_standby_names = '*'")
-    administrator.run("select pg_reload_conf()")
-    sender = "select pid from pg_stat_replication where sync_state = 'sync'"
-    (pid,), *_ = until("the standby", lambda: administrator.run(sender))
-    return receiver, Who(pid)
-
-
 def notifies(port, row, commit, after=0.0):
     """A program that changes a row, and tells others (NOTIFY). Whether the standby has to have that
     is in `commit`."""
@@ -182,15 +162,15 @@ def notifies(port, row, commit, after=0.0):
     return notify_others, postgres.backend_of(connection)
 
 
-NOTIFY = [REPLICATION, *postgres.LOCKS, r"PreCommit_Notify|LockSharedObject"]
+NOTIFY = [postgres.REPLICATION, *postgres.LOCKS, r"PreCommit_Notify|LockSharedObject"]
 
 
-@hang("PostgreSQL", NOTIFY, lock=True, needs=[*postgres.NEEDS, "pg_basebackup"])
+@hang("PostgreSQL", NOTIFY, lock=True, needs=postgres.STANDBY_NEEDS)
 def postgres_notify_queue(stage):
     """A transaction with a NOTIFY waits for the standby, whose receiver somebody has stopped; there
     is one queue of notices, which it has locked so long, and nobody else can commit a NOTIFY."""
     port = postgres.server(stage)
-    receiver, sender = standby(stage, port)
+    receiver, sender = postgres.standby(stage, port)
     client = stage.rhythm(notifies, port=port, row=7, commit="local")
     other = stage.deed(notifies, port=port, row=8, commit="on", after=0.1)
     with stage.recording():

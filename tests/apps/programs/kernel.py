@@ -12,7 +12,7 @@ import threading
 import time
 
 from actor import told
-from hang import Missing, Truth, Who, hang
+from hang import Truth, Who, hang
 from stage import free_port
 
 SECONDS = 1.2
@@ -145,11 +145,7 @@ def frozen_group(stage):
     root, name = pathlib.Path("/sys/fs/cgroup"), f"unhitch-apps-{os.getpid()}"
     old = (root / "freezer").is_dir()
     folder = root / ("freezer" if old else "") / name
-    try:
-        folder.mkdir()
-    except OSError as error:
-        raise Missing(f"control groups: {error}") from error
-    stage.closing.callback(folder.rmdir)
+    stage.group(folder)
     program = stage.rhythm(ticking)
     (folder / "cgroup.procs").write_text(str(program.who.pid))
     state = folder / ("freezer.state" if old else "cgroup.freeze")

@@ -72,8 +72,7 @@ def swapped_out_memory(stage):
     device = swap_disk(stage)
     group = pathlib.Path(f"/sys/fs/cgroup/memory/unhitch-apps-{os.getpid()}")
     try:
-        group.mkdir()
-        stage.closing.callback(group.rmdir)
+        stage.group(group)
         (group / "memory.limit_in_bytes").write_text(str(LIMIT))
         (group / "memory.swappiness").write_text("100")
     except OSError as error:
@@ -219,8 +218,7 @@ def film(seconds):
 def cpu_group(stage, folder, shares):
     """A control group for CPUs."""
     try:
-        folder.mkdir()
-        stage.closing.callback(folder.rmdir)
+        stage.group(folder)
         (folder / "cpu.shares").write_text(str(shares))
     except OSError as error:
         raise Missing(f"control groups: {error}") from error

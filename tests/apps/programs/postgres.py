@@ -2,13 +2,14 @@
 the server's own."""
 
 import os
+import pathlib
 import signal
 import threading
 import time
 
 from actor import told
 from hang import DidNotHang, Who, hang
-from stage import connects, free_port, until
+from stage import children, connects, free_port, until
 
 USER = "postgres"
 # The wait for a lock, and a session that is idle in its transaction.
@@ -19,6 +20,9 @@ LOCKS = [
 # What the long SELECT does, and the sort for its keys.
 COMPUTES_MD5 = r"md5_text|pg_md5_hash|pg_cryptohash"
 NEEDS = ["postgres", "initdb"]
+STANDBY_NEEDS = [*NEEDS, "pg_basebackup"]
+# The wait for a standby, and what its receiver does.
+REPLICATION = r"SyncRep|XLogWalRcv|WalR(cv|eceiver)|walrcv"
 
 
 def connect(port):
@@ -52,6 +56,32 @@ def first_connection(port):
         return connect(port)
     except (pg8000.exceptions.DatabaseError, pg8000.exceptions.InterfaceError):
         return None
+
+
+def standby(stage, primary):
+    """A synchronous standby: its process that receives what the primary has written, and the
+    primary's one that sends it."""
+    port, folder = free_port(), stage.subfolder("standby", USER)
+    folder.chmod(0o700)
+    source = ["-h", "127.0.0.1", "-p", primary, "-U", USER]
+    backup = ["-D", folder, "-R", "-c", "fast", "--no-sync"]
+    stage.run("pg_basebackup", *source, *backup, user=USER)
+    second = stage.start("postgres", "-D", folder, "-p", port, "-k", folder, user=USER)
+    receiver = until("the receiver", lambda: walreceiver(second.pid))
+    administrator = connect(primary)
+    administrator.run("alter system set synchronous_standby_names = '*'")
+    administrator.run("select pg_reload_conf()")
+    sender = "select pid from pg_stat_replication where sync_state = 'sync'"
+    (pid,), *_ = until("the standby", lambda: administrator.run(sender))
+    return receiver, Who(pid)
+
+
+def walreceiver(pid):
+    """The child of a standby's server that receives."""
+    for child in children(pid):
+        if b"walreceiver" in pathlib.Path(f"/proc/{child.pid}/cmdline").read_bytes():
+            return child
+    return None
 
 
 def pay(port):
@@ -188,7 +218,11 @@ def postgres_deadlock(stage):
     )
 
 
-@hang("PostgreSQL", [COMPUTES_MD5, r"tuplesort|qsort|ExecSort|comparetup|varstr|bttext|strcoll"], needs=NEEDS)
+@hang(
+    "PostgreSQL",
+    [COMPUTES_MD5, r"tuplesort|qsort|ExecSort|comparetup|varstr|bttext|strcoll"],
+    needs=NEEDS,
+)
 def postgres_sort(stage):
     """A client waits for its own backend, which sorts."""
     port = server(stage)
@@ -278,7 +312,9 @@ def stop_with_lock(port, holder, waiter):
     """Stops the backend `holder` with a signal, at a moment at which it has an LWLock that `waiter`
     needs: that is tried until pg_stat_activity says so."""
     monitor = connect(port)
-    statement = "select wait_event from pg_stat_activity where wait_event_type = 'LWLock' and pid = "
+    statement = (
+        "select wait_event from pg_stat_activity where wait_event_type = 'LWLock' and pid = "
+    )
     for _ in range(40):
         os.kill(holder, signal.SIGSTOP)
         time.sleep(0.05)

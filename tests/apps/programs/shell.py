@@ -110,8 +110,7 @@ def quota_group(stage):
     old = pathlib.Path("/sys/fs/cgroup/cpu")
     folder = (old if old.is_dir() else old.parent) / name
     try:
-        folder.mkdir()
-        stage.closing.callback(folder.rmdir)
+        stage.group(folder)
         if old.is_dir():
             (folder / "cpu.cfs_period_us").write_text("100000")
             (folder / "cpu.cfs_quota_us").write_text("10000")

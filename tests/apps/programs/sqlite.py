@@ -63,8 +63,7 @@ def slow_disk(stage):
     old = pathlib.Path("/sys/fs/cgroup/blkio")
     folder = (old if old.is_dir() else old.parent) / f"unhitch-apps-{os.getpid()}"
     try:
-        folder.mkdir()
-        stage.closing.callback(folder.rmdir)
+        stage.group(folder)
         if old.is_dir():
             (folder / "blkio.throttle.write_bps_device").write_text(f"{disk} {4 << 20}")
         else:

@@ -378,8 +378,7 @@ def memory_limit(stage):
     runs this service prefers that to a process that is killed."""
     folder = pathlib.Path(f"/sys/fs/cgroup/memory/unhitch-apps-{os.getpid()}")
     try:
-        folder.mkdir()
-        stage.closing.callback(folder.rmdir)
+        stage.group(folder)
         (folder / "memory.limit_in_bytes").write_text(str(64 * MEBIBYTE))
         (folder / "memory.oom_control").write_text("1")
     except OSError as error:

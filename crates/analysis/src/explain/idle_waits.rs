@@ -125,7 +125,8 @@ fn join_last_wait(
     let mut depends = None;
     for at in (0..last).rev() {
         let segment = &segments[at];
-        if segment.state == State::Unknown || segment.window.start < born {
+        // The first wait of interest may have begun before who ended the last was born, but not ended.
+        if segment.state == State::Unknown || segment.window.end <= born {
             break;
         }
         if is_idle(segment) {
@@ -141,6 +142,8 @@ fn join_last_wait(
         } else {
             busy_ns += segment.window.duration_ns();
             if asked(segment) && !asked_again(at) {
+                // What made it ask is an event of its own.
+                depends = Some(at);
                 break;
             }
         }

@@ -104,12 +104,11 @@ fn until_when(case: &Case<'_>, holder: ThreadId, hop: &Hop, held_ns: u64) -> Sen
     }
 }
 
-/// What a holder does that waits for a disk.
-const FOR_DISK: &str = "waiting for a disk";
-
 /// What the holder did while it held the lock.
 struct Hold {
     held_ns: u64,
+    /// How long it waited for a disk.
+    for_disk_ns: u64,
     /// When it ran.
     running: Vec<Window>,
     /// Where it computed, if it did so for at least half of the time.
@@ -125,9 +124,10 @@ impl Hold {
         };
         let ns = |cause: Cause| case.ns_of(|piece, hop| is_holders(piece, hop, cause));
         let running = case.windows_of(|piece, hop| is_holders(piece, hop, Cause::Ran));
+        let for_disk_ns = ns(Cause::Io);
         let parts = [
             (ns(Cause::Ran), "on a CPU"),
-            (ns(Cause::Io), FOR_DISK),
+            (for_disk_ns, "waiting for a disk"),
             (ns(Cause::Timer), "asleep on its own timer"),
             (ns(Cause::Timeout), "in waits that timed out"),
             (ns(Cause::WaitedForCpu), "waiting for a CPU"),
@@ -137,7 +137,7 @@ impl Hold {
             (ns(Cause::Message), "waiting for a message from the network"),
         ];
         let hot = case.hot(holder, &running).filter(|_| parts[0].0 * 2 >= held_ns);
-        Self { held_ns, running, hot, parts }
+        Self { held_ns, for_disk_ns, running, hot, parts }
     }
 
     /// What it did, with shares of at least 1 %.
@@ -163,7 +163,7 @@ impl Hold {
 
     /// True if it waited for a disk for at least half of the time.
     fn is_for_disk(&self) -> bool {
-        self.parts.iter().any(|(ns, words)| *words == FOR_DISK && ns * 2 >= self.held_ns)
+        self.for_disk_ns * 2 >= self.held_ns
     }
 
     /// What it did for at least half of the time.

@@ -3,8 +3,7 @@
 use TaskState::{Runnable, Sleeping};
 use unhitch_analysis::answer::{self, ClauseKind};
 use unhitch_analysis::wording::{Event, Reference};
-use unhitch_analysis::{Analysis, Rules};
-use unhitch_analysis::{Query, Stall};
+use unhitch_analysis::{Analysis, Query, Rules, Stall, diagnose};
 use unhitch_model::*;
 
 const MS: u64 = 1_000;
@@ -162,10 +161,15 @@ impl Scene {
     }
 }
 
+/// All stalls, worst first.
+pub fn stalls(trace: &Trace) -> Vec<Stall> {
+    diagnose(&Analysis::new(trace, &Rules::default()), &Query::default())
+}
+
 /// The worst stall and the text about it.
 pub fn judged(trace: &Trace) -> (Stall, String) {
     let analysis = Analysis::new(trace, &Rules::default());
-    let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
+    let stalls = diagnose(&analysis, &Query::default());
     let text = answer::text(&analysis, &stalls, 1);
     let stall = stalls.into_iter().next().unwrap_or_else(|| panic!("no stall found:\n{text}"));
     let shares: u64 = unhitch_analysis::explain::partition(&analysis, &stall.explanation)
