@@ -24,7 +24,7 @@ fn asleep(wait: &[&str], meanwhile: impl FnOnce(&mut Scene, ThreadId)) -> Trace 
     desktop.scene.finish(3, 1_300 * MS)
 }
 
-/// "killer" runs for a moment and sends the event loop a signal at 1,100 ms.
+/// "killer" sleeps, and sends the event loop a signal at 1,100 ms.
 fn killed(scene: &mut Scene, ui: ThreadId) -> ThreadId {
     let killer = scene.thread(900, 900, "killer");
     let rest = scene.stack(&["main", "nap", "|", "do_nanosleep", "schedule"]);
@@ -38,6 +38,10 @@ fn killed(scene: &mut Scene, ui: ThreadId) -> ThreadId {
         "signal_wake_up_state",
         "try_to_wake_up",
     ]);
+    let timer = scene.stack(&["|", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    scene.switch(85 * MS, 2, IDLE, Runnable, killer, NONE);
+    scene.switch(86 * MS, 2, killer, Sleeping, IDLE, rest);
+    scene.wake(1_099 * MS - 10, 2, IDLE, killer, WakeFlags::HARDIRQ, timer);
     scene.switch(1_099 * MS, 2, IDLE, Runnable, killer, NONE);
     scene.wake(1_100 * MS, 2, killer, ui, WakeFlags::default(), kill);
     scene.switch(1_101 * MS, 2, killer, Sleeping, IDLE, rest);
@@ -50,6 +54,35 @@ fn regression_a_signal_releases_no_lock() {
     let (stall, text) = judged(&trace);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::DeadEnd, None), "{text}");
     assert!(text.contains("when killer 900 interrupted it by a signal"), "{text}");
+}
+
+#[test]
+fn who_was_killed_in_a_wait_of_its_own_is_how_far_the_chain_goes() {
+    let wait = ["main", "convert", "wait4", "|", "do_wait", "schedule"];
+    let mut child = IDLE;
+    let mut killer = IDLE;
+    let trace = asleep(&wait, |scene, ui| {
+        child = scene.thread(280, 280, "head");
+        let write = ["main", "print", "write", "|", "anon_pipe_write", "schedule"];
+        let write = scene.stack(&write);
+        let exit = ["main", "write", "|", "do_exit", "do_notify_parent", "try_to_wake_up"];
+        let exit = scene.stack(&exit);
+        scene.switch(99 * MS, 1, IDLE, Runnable, child, NONE);
+        scene.switch(101 * MS, 1, child, Sleeping, IDLE, write);
+        killer = killed(scene, child);
+        scene.switch(1_100 * MS + 2, 1, IDLE, Runnable, child, NONE);
+        scene.wake(1_100 * MS + 5, 1, child, ui, WakeFlags::default(), exit);
+        scene.switch(1_100 * MS + 6, 1, child, TaskState::Dead, IDLE, exit);
+    });
+    let (stall, text) = judged(&trace);
+    let finding = &stall.finding;
+    assert_eq!((finding.pattern, finding.culprit), (Pattern::DeadEnd, Some(child)), "{text}");
+    assert!(text.contains("not known beyond head 280: it was still waiting when killer"), "{text}");
+    // The killer's own waits kept nobody waiting.
+    assert!(!stall.victims.contains(&killer), "{text}");
+    let asked = Query { victims: vec![killer], ..Query::default() };
+    let of_killer = diagnose(&Analysis::new(&trace, &Rules::default()), &asked);
+    assert!(of_killer.iter().all(|stall| !stall.victims.contains(&child)), "{of_killer:#?}");
 }
 
 #[test]
@@ -561,6 +594,8 @@ fn regression_a_timer_of_a_loop_before_the_event_that_mattered_is_not_what_kept_
                 scene.stack(&["|", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
             let send = scene.stack(&["main", "send", "|", "sock_def_readable", "try_to_wake_up"]);
             let fork = scene.stack(&["main", "fork", "|", "wake_up_new_task"]);
+            let close = ["main", "close", "|", "__fput", "sock_def_wakeup", "try_to_wake_up"];
+            let close = scene.stack(&close);
             let sum = scene.stack(&["main", "sum_up"]);
             let awake = |scene: &mut Scene, at: u64, until: u64| {
                 scene.switch(at + 10, 1, IDLE, Runnable, proxy, NONE);
@@ -580,8 +615,10 @@ fn regression_a_timer_of_a_loop_before_the_event_that_mattered_is_not_what_kept_
                 awake(scene, 800 * MS, 800 * MS + 60);
                 scene.switch(802 * MS, 2, worker, Sleeping, server, pump);
             } else {
-                // The server is started while the proxy already waits.
+                // The server is started while the proxy already waits, which closes an old connection
+                // to its process.
                 busy = server;
+                scene.wake(700 * MS + 40, 1, proxy, server, WakeFlags::default(), close);
                 scene.wake(150 * MS, 0, spawner, server, WakeFlags::NEW, fork);
                 scene.switch(150 * MS + 10, 2, IDLE, Runnable, server, NONE);
             }

@@ -4,7 +4,7 @@
 //! meanwhile until then.
 
 use super::stall::{Stall, Waiter};
-use crate::explain::class_of;
+use crate::explain::{class_of, signalled_by};
 use crate::stalls::excuse::Habits;
 use crate::stalls::never_victims::is_never_victim;
 use crate::{Analysis, Pattern, Segment, WaitClass};
@@ -76,6 +76,8 @@ fn waited(habits: &mut Habits<'_, '_>, wake: usize, window: Window) -> Option<u6
     let stack = sleep.wait_stack(analysis.trace);
     (waited_ns * 2 >= window.duration_ns()
         && class_of(analysis, &sleep) != WaitClass::KernelIdle
+        // What a signal interrupted was no wait for its sender.
+        && signalled_by(analysis, &sleep).is_none()
         && !analysis.stacks.is_kernel_thread(stack)
         && !is_never_victim(analysis, wakee)
         && habits.has_asked(wakee, stack, waker))

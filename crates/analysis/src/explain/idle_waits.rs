@@ -98,13 +98,17 @@ fn join_last_wait(
     let born = by.map_or(Time::ZERO, |by| analysis.timeline.life(by).start);
     let ended_at = wait.window.end;
     let process = |thread: ThreadId| analysis.trace.threads.get(thread).process;
-    let wakes = |window: Window, whom: ThreadId| {
-        let mut woken = analysis.issued(thread, window).iter();
-        woken.any(|wake| process(analysis.trace.wakings.wakee[*wake as usize]) == process(whom))
+    let wakings = &analysis.trace.wakings;
+    let woken = |window: Window, whom: ThreadId| {
+        let woken = analysis.issued(thread, window).iter().map(|wake| *wake as usize);
+        woken.filter(move |wake| process(wakings.wakee[*wake]) == process(whom))
+    };
+    let wakes = |window: Window, whom: ThreadId| woken(window, whom).next().is_some();
+    let asks = |window: Window, whom: ThreadId| {
+        woken(window, whom).any(|wake| !analysis.stacks.closes(wakings.stack[wake]))
     };
     let is_foreign = |other: ThreadId| process(other) != process(thread);
-    let asked =
-        |segment: &Segment| by.is_some_and(|by| is_foreign(by) && wakes(segment.window, by));
+    let asked = |segment: &Segment| by.is_some_and(|by| is_foreign(by) && asks(segment.window, by));
     // A client got its answer, and no more.
     let is_of_client = |segment: &Segment, until: Time| {
         let client = ended_by(analysis, thread, segment).map(|(client, _)| client);
@@ -118,7 +122,7 @@ fn join_last_wait(
         let before = segments[..at].iter().rev().find(|segment| is_sleep(segment));
         let earlier = |sleep: &Segment| Window::new(began, sleep.window.start);
         before.is_some_and(|sleep| {
-            timed_out(analysis, sleep) && by.is_some_and(|by| wakes(earlier(sleep), by))
+            timed_out(analysis, sleep) && by.is_some_and(|by| asks(earlier(sleep), by))
         })
     };
     let (mut first, mut busy_ns, mut next) = (last, 0, wait.window.start);

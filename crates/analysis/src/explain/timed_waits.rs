@@ -103,7 +103,11 @@ fn answers(analysis: &Analysis<'_>, thread: ThreadId, first: &Segment, sleep: &S
     let ended = ended_by(analysis, thread, sleep).map(|(by, _)| by);
     let Some(by) = ended.filter(|by| process(*by) != process(thread)) else { return false };
     let began = first.left(analysis.trace).unwrap_or(first.window.start);
-    let asks = |wake: &&u32| process(wakings.wakee[**wake as usize]) == process(by);
+    let asks = |wake: &&u32| {
+        let wake = **wake as usize;
+        let is_by = process(wakings.wakee[wake]) == process(by);
+        is_by && !analysis.stacks.closes(wakings.stack[wake])
+    };
     let since = Window::new(first.window.end, sleep.window.start);
     if analysis.issued(thread, since).iter().any(|wake| asks(&wake)) {
         return false;

@@ -49,6 +49,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         case.ended_later(longest.thread, &longest.segment).filter(|_| longest.cause != Cause::Lost),
     );
     let silent = silent_peer(case, longest);
+    let last = interrupted(case, longest);
     let lock = case.analysis.stacks.words(stack).unwrap_or("lock");
     let cause = match (silent, born_later(case, longest)) {
         (Some(peer), _) => {
@@ -61,7 +62,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             "a {} that was not released before the recording ended; who has it is not known.",
             lock
         ),
-        (None, None) => sentence!("not known: {}.", why.clone()),
+        (None, None) => match last {
+            Some(last) => sentence!("not known beyond {}: {}.", case.name(last), why.clone()),
+            None => sentence!("not known: {}.", why.clone()),
+        },
     };
     Some(Finding {
         function: own_function(case.analysis, stack),
@@ -69,7 +73,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         evidence_words: why,
         sentences,
         advice: case.analysis.stacks.advice(stack).unwrap_or(advice).to_owned(),
-        culprit: silent,
+        culprit: silent.or(last),
         ..case.finding(Pattern::DeadEnd, cause)
     })
 }
@@ -94,6 +98,15 @@ fn born_later(case: &Case<'_>, piece: &Piece) -> Option<ThreadId> {
 fn silent_peer(case: &Case<'_>, longest: &Piece) -> Option<ThreadId> {
     let peer = || only_peer(case.analysis, longest.thread, &longest.segment);
     is_waiting_at_end(case, longest).then(peer).flatten()
+}
+
+/// The thread that the victim waited for, if only a signal ended its own wait: it did not get on before
+/// that. Nothing for a lock, which somebody else has.
+fn interrupted(case: &Case<'_>, longest: &Piece) -> Option<ThreadId> {
+    let (thread, segment) = (longest.thread, &longest.segment);
+    let is_lock = class_of(case.analysis, segment) == WaitClass::Lock;
+    let is_other = thread != case.candidate.victim && !is_lock;
+    (is_other && signalled_by(case.analysis, segment).is_some()).then_some(thread)
 }
 
 /// True for a wait for a lock that was not released before the recording ended.

@@ -95,6 +95,7 @@ struct StackClass {
     asks_server: bool,
     file_server: bool,
     serves_disk: bool,
+    closes: bool,
     for_readers: bool,
     sole_owner: bool,
     thaws: bool,
@@ -297,6 +298,11 @@ impl StackClasses {
     /// True when a kernel worker does a request of a disk that is a file on this stack.
     pub(crate) fn serves_disk(&self, wait_stack: StackId) -> bool {
         self.get(wait_stack).serves_disk
+    }
+
+    /// True when on this stack a file or a connection is closed: who is woken by that was asked nothing.
+    pub(crate) fn closes(&self, wake_stack: StackId) -> bool {
+        self.get(wake_stack).closes
     }
 
     /// True when on this stack a control group, or the whole machine, is frozen no longer.
@@ -556,6 +562,7 @@ fn stack_class(
         asks_server: has(FrameRole::AsksServer),
         file_server: has(FrameRole::FileServer),
         serves_disk: has(FrameRole::ServesDisk),
+        closes: has(FrameRole::Closes),
         for_readers: has(FrameRole::WaitsForReaders),
         sole_owner: has(FrameRole::WasSoleOwner),
         // A control group that is to be frozen signals to its tasks, in the same function.

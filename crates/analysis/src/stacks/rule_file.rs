@@ -100,6 +100,8 @@ pub(crate) enum FrameRole {
     FileServer,
     /// It does the requests of a disk that is a file.
     ServesDisk,
+    /// It closes a file or a connection.
+    Closes,
     /// It waits until all readers of a lock have let it go.
     WaitsForReaders,
     /// It had such a lock alone.
