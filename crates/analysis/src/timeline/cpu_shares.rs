@@ -2,7 +2,6 @@
 //!
 //! *Why:* a storm has a million switches in a second, and every stall in it asks who had the CPUs.
 
-use super::cpus::Occupancy;
 use rustc_hash::FxHashMap;
 use unhitch_model::{ThreadId, Time, Trace, Window};
 
@@ -19,16 +18,12 @@ pub struct Shares {
 }
 
 impl Shares {
-    fn add(&mut self, thread: Option<ThreadId>, ns: u64) {
+    /// Adds that a thread had the CPU without a switch.
+    pub(super) fn add(&mut self, thread: Option<ThreadId>, ns: u64) {
         *self.ns.entry(thread).or_default() += ns;
         if thread.is_none_or(|thread| !thread.is_idle()) {
             self.longest_busy_ns = self.longest_busy_ns.max(ns);
         }
-    }
-
-    /// Adds who had the CPU when.
-    pub(super) fn extend(&mut self, had: impl Iterator<Item = Occupancy>) {
-        had.for_each(|had| self.add(had.thread, had.window.duration_ns()));
     }
 }
 

@@ -136,7 +136,8 @@ impl CpuTimes {
             }
             None => [window, Window::default()],
         };
-        rest.into_iter().for_each(|rest| shares.extend(self.occupancy(trace, cpu, rest)));
+        let had = rest.into_iter().flat_map(|rest| self.occupancy(trace, cpu, rest));
+        had.for_each(|had| shares.add(had.thread, had.window.duration_ns()));
         shares
     }
 
