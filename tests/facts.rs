@@ -162,6 +162,53 @@ fn live_a_poll_of_one_descriptor_says_which() {
     }
 }
 
+/// A loop that is a client and a server, by TCP and by Unix sockets, beside a hundred pipes: it may have
+/// asked by the connections that it made.
+#[test]
+fn live_an_event_loop_asks_by_the_connections_that_it_made() {
+    const LOOP: &str = "
+import os, select, socket, sys
+services = [socket.create_server(('127.0.0.1', 0)), socket.socket(socket.AF_UNIX)]
+services[1].bind(sys.argv[1])
+services[1].listen()
+clients = [socket.socket(service.family) for service in services]
+for client, service in zip(clients, services):
+    client.connect(service.getsockname())
+accepted = [service.accept()[0] for service in services]
+pipes = [os.pipe() for _ in range(100)]
+loop = select.epoll()
+for file in [reader for reader, _ in pipes] + services + clients + accepted:
+    loop.register(file, select.EPOLLIN)
+print(*[os.fstat(socket.fileno()).st_ino for socket in accepted], flush=True)
+loop.poll(100)
+";
+    let test = "live_an_event_loop_asks_by_the_connections_that_it_made";
+    let Some(mut recorder) = start(test) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut python = Command::new("python3")
+        .args(["-c", LOOP])
+        .arg(folder.path().join("service"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(python.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut accepted: Vec<u64> =
+        line.split_whitespace().map(|inode| inode.parse().unwrap()).collect();
+    accepted.sort_unstable();
+    // Until it sleeps.
+    let stat = format!("/proc/{}/wchan", python.id());
+    while fs::read_to_string(&stat).unwrap() == "0" {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let trace = save(&mut recorder);
+    python.kill().unwrap();
+    python.wait().unwrap();
+    let is_its = |process| trace.threads.process(process).pid == python.id();
+    let of_it = trace.loop_peers.iter().filter(|(process, _)| is_its(*process));
+    assert_eq!(of_it.map(|(_, inode)| *inode).collect::<Vec<u64>>(), accepted);
+}
+
 /// Nobody has accepted the connection, so that its other end is not a process's yet.
 #[test]
 fn live_a_connection_that_was_not_accepted_names_who_listens() {

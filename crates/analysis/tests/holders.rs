@@ -65,12 +65,22 @@ fn who_is_idle_with_a_lock_is_named_and_not_the_waiters_alarm() {
     scene.switch(1200 * MS + 60, 2, IDLE, Runnable, holder, NONE);
     scene.wake(1200 * MS + 90, 2, holder, waiter, WakeFlags::default(), latch);
     scene.switch(1200 * MS + 100, 0, IDLE, Runnable, waiter, NONE);
-    let trace = scene.finish(3, 1300 * MS);
+    let mut trace = scene.finish(3, 1300 * MS);
     let (stall, text) = judged(&trace);
     let finding = &stall.finding;
     assert_eq!((finding.pattern, finding.culprit), (Pattern::LongHold, Some(holder)), "{text}");
     assert_eq!((finding.function.as_str(), finding.evidence), ("pq_getbyte", Evidence::Inferred));
     insta::assert_snapshot!("idle_in_transaction", text);
+
+    // For a process that it started, the holder is not idle: that one works for it.
+    let process = trace.threads.get(client).process;
+    trace.threads.process_mut(process).unwrap().parent_pid = Some(200);
+    let (stall, text) = judged(&trace);
+    assert_eq!(
+        (stall.finding.culprit, stall.finding.function.as_str()),
+        (Some(client), "think"),
+        "{text}"
+    );
 }
 
 /// All Java threads but one have stopped for a safepoint, and the VM thread looks every millisecond.

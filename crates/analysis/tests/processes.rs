@@ -44,9 +44,9 @@ fn leaves(scene: &mut Scene, thread: ThreadId, cpu: u16, at: u64, stack: &[&str]
     scene.switch(at, cpu, thread, Sleeping, IDLE, stack);
 }
 
-/// "git" reads what a script writes, the last command of which begins when the first has ended.
-#[test]
-fn regression_until_a_process_is_born_who_started_it_is_waited_for() {
+/// "git" reads what a script writes, the last command of which begins when the first has ended; with
+/// git, the first and the last.
+fn script_of_two_commands() -> (Trace, [ThreadId; 3]) {
     let mut scene = Scene::default();
     let names = [(100, "git"), (200, "script"), (300, "fetch"), (400, "cat")];
     let [git, script, fetch, cat] = names.map(|(pid, name)| scene.thread(pid, pid, name));
@@ -65,7 +65,15 @@ fn regression_until_a_process_is_born_who_started_it_is_waited_for() {
     scene.wake(1_099 * MS, 3, cat, git, WakeFlags::default(), write);
     scene.switch(1_099 * MS + 10, 0, IDLE, Runnable, git, NONE);
     let mut trace = scene.finish(4, 1_200 * MS);
+    born(&mut trace, fetch, 200, 0);
     born(&mut trace, cat, 200, 1_001 * MS);
+    (trace, [git, fetch, cat])
+}
+
+#[test]
+fn regression_until_a_process_is_born_who_started_it_is_waited_for() {
+    let (mut trace, [git, fetch, _]) = script_of_two_commands();
+    trace.threads.get_mut(fetch).unwrap().start = None;
     let (stall, text) = asked(&trace, git);
     assert_eq!((stall.finding.culprit, stall.finding.function.as_str()), (Some(fetch), "download"));
     assert_eq!(stall.finding.evidence, Evidence::Inferred, "{text}");
@@ -73,6 +81,29 @@ fn regression_until_a_process_is_born_who_started_it_is_waited_for() {
     assert!(text.contains(words), "{text}");
     let sum: u64 = stall.explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum();
     assert_eq!(sum, 1_000_000_000, "{text}");
+}
+
+#[test]
+fn a_culprit_of_another_service_is_told_with_its_control_group() {
+    let (mut trace, [git, fetch, _]) = script_of_two_commands();
+    let group = |path: &str| ControlGroup { hierarchy: "unified".into(), path: path.into() };
+    trace.machine.groups = ["/", "/user", "/system/mirror.service"].map(group).to_vec();
+    let script = trace.threads.process_of(fetch).parent_pid.unwrap();
+    let script = trace.threads.at(script, Time::MAX).unwrap();
+    // The group of git and of the script, from which its commands inherit theirs.
+    let mut told = |of_git, of_script| {
+        let members =
+            [(git, of_git), (script, of_script)].map(|(id, group)| (id, vec![GroupId(group)]));
+        trace.machine.members = members.into_iter().collect();
+        let (stall, text) = asked(&trace, git);
+        assert_eq!(stall.finding.culprit, Some(fetch));
+        text.lines().find_map(|line| Some(line.strip_prefix("GROUPS")?.trim().to_owned()))
+    };
+    let both = "fetch 300 is in /system/mirror.service, git 100 in /user.";
+    assert_eq!(told(1, 2).as_deref(), Some(both));
+    let of_none = "fetch 300 is in /system/mirror.service, git 100 in no group.";
+    assert_eq!(told(0, 2).as_deref(), Some(of_none));
+    assert_eq!([told(1, 1), told(1, 0)], [None, None], "the same, or none");
 }
 
 /// A file system is frozen by one command and thawed by another, three seconds later: that one was

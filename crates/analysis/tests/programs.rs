@@ -93,6 +93,16 @@ const CONDITION: [&str; 4] = [
     "libc.so.6!__pthread_cond_wait_common",
     "libc.so.6!pthread_cond_timedwait",
 ];
+const POLL: [&str; 8] = [
+    "__schedule",
+    "schedule",
+    "schedule_hrtimeout_range_clock",
+    "poll_schedule_timeout.constprop.0",
+    "do_sys_poll",
+    "__x64_sys_poll",
+    "",
+    "libc.so.6!poll",
+];
 const SLEEP: [&str; 11] = [
     "__schedule",
     "schedule",
@@ -141,6 +151,54 @@ fn postgresql_names_its_locks() {
     );
 }
 
+/// PostgreSQL 15.18: a unique key of INSERT … ON CONFLICT, and an index that is made beside others.
+#[test]
+fn a_wait_for_a_transaction_of_postgresql_is_no_row_lock() {
+    let sleep = ["postgres!WaitEventSetWait", "postgres!WaitLatch", "postgres!ProcSleep"];
+    let acquire = ["postgres+0x45d95c", "postgres!LockAcquireExtended"];
+    let key = [
+        "postgres!XactLockTableWait",
+        "postgres+0x2fa518",
+        "postgres!ExecCheckIndexConstraints",
+        "postgres+0x32762c",
+        "postgres!standard_ExecutorRun",
+        "postgres!PortalRun",
+        "postgres!PostgresMain",
+    ];
+    let index = [
+        "postgres!VirtualXactLock",
+        "postgres!WaitForOlderSnapshots",
+        "postgres!DefineIndex",
+        "postgres+0x478cf5",
+        "postgres!standard_ProcessUtility",
+        "postgres!PortalRun",
+        "postgres!PostgresMain",
+    ];
+    for wanted in [key, index] {
+        let (words, _) = lock(&[&EPOLL, &sleep, &acquire, &wanted]);
+        assert_eq!(words, "lock on a transaction of PostgreSQL");
+    }
+}
+
+/// PostgreSQL 15.18: VACUUM at a page that a cursor is on.
+#[test]
+fn a_pinned_page_of_postgresql_is_a_lock() {
+    let vacuum = [
+        "postgres!WaitEventSetWait",
+        "postgres!WaitLatch",
+        "postgres!ProcWaitForSignal",
+        "postgres!LockBufferForCleanup",
+        "postgres!heap_vacuum_rel",
+        "postgres+0x2e8e9f",
+        "postgres!vacuum",
+        "postgres!ExecVacuum",
+        "postgres!standard_ProcessUtility",
+        "postgres!PortalRun",
+        "postgres!PostgresMain",
+    ];
+    assert_eq!(lock(&[&EPOLL, &vacuum]), named("buffer pin of PostgreSQL", "heap_vacuum_rel"));
+}
+
 #[test]
 fn a_session_of_postgresql_waits_for_its_clients_next_command() {
     let command = [
@@ -185,20 +243,49 @@ fn mariadb_names_its_locks() {
         lock(&[&FUTEX, &CONDITION, &metadata]),
         named("metadata lock of MariaDB", "open_table")
     );
+    let table = [
+        "mariadbd+0xefd486",
+        "mariadbd!thr_multi_lock",
+        "mariadbd!mysql_lock_tables",
+        "mariadbd!lock_tables",
+        "mariadbd!open_and_lock_tables",
+        "mariadbd!mysql_execute_command",
+        "mariadbd!do_command",
+    ];
+    assert_eq!(
+        lock(&[&FUTEX, &CONDITION, &table]),
+        named("table lock of MariaDB", "mysql_execute_command")
+    );
+}
+
+/// MariaDB 10.11.19: a result that the client does not take.
+#[test]
+fn regression_a_session_that_sends_its_result_is_not_idle() {
+    let write = [
+        "mariadbd!vio_io_wait",
+        "mariadbd!vio_socket_io_wait",
+        "mariadbd!vio_write",
+        "mariadbd+0xbb5f4c",
+        "mariadbd!net_flush",
+        "mariadbd!do_command",
+    ];
+    let (class, words, _) = wait(&[&POLL, &write]);
+    assert_eq!(
+        (class, words.as_str()),
+        (WaitClass::Network, "room in the connection to its client")
+    );
+}
+
+/// curl 7.88: the program has no names, and the library's function is the one that it called to wait.
+#[test]
+fn regression_what_a_program_without_names_called_to_wait_is_named() {
+    let perform =
+        ["libcurl.so.4.8.0+0x2b1c3", "libcurl.so.4.8.0!curl_easy_perform", "curl+0x1bcc1"];
+    assert_eq!(wait(&[&POLL, &perform]).2, "curl_easy_perform");
 }
 
 #[test]
 fn a_session_of_mariadb_waits_for_its_clients_next_command() {
-    let poll = [
-        "__schedule",
-        "schedule",
-        "schedule_hrtimeout_range_clock",
-        "poll_schedule_timeout.constprop.0",
-        "do_sys_poll",
-        "__x64_sys_poll",
-        "",
-        "libc.so.6!poll",
-    ];
     let read = [
         "mariadbd!vio_io_wait",
         "mariadbd!vio_socket_io_wait",
@@ -207,7 +294,7 @@ fn a_session_of_mariadb_waits_for_its_clients_next_command() {
         "mariadbd!my_net_read_packet_reallen",
         "mariadbd!do_command",
     ];
-    let found = wait(&[&poll, &read]);
+    let found = wait(&[&POLL, &read]);
     assert_eq!(
         found,
         (WaitClass::Idle, "its client's next command".to_owned(), "do_command".to_owned())
@@ -374,7 +461,68 @@ fn libraries_that_call_the_futex_themselves_are_known() {
         of("libQt5Core.so.5!QBasicMutex::lockInternal"),
         named("mutex of Qt", "save_document")
     );
+    // Qt 5.15.8, in PyQt 5.15: a slot of Python that wants a QMutex.
+    let slot = [
+        "libc.so.6!syscall",
+        "libQt5Core.so.5.15.8!QBasicMutex::lockInternal",
+        "QtCore.abi3.so+0x15c789",
+        "python3.11+0x147bb7",
+        "python3.11!_PyObject_MakeTpCall",
+        "camera.py!show_picture",
+        "python3.11!_PyEval_EvalFrameDefault",
+    ];
+    assert_eq!(lock(&[&FUTEX, &slot]), named("mutex of Qt", "show_picture"));
     assert_eq!(of("app!parking_lot::raw_mutex::RawMutex::lock_slow"), named("", "save_document"));
+}
+
+/// GLib 2.74.6 and GStreamer 1.22: a queue that is full.
+#[test]
+fn a_condition_of_glib_is_one() {
+    let push = [
+        "libc.so.6!syscall",
+        "libglib-2.0.so.0.7400.6!g_cond_wait",
+        "libgstcoreelements.so+0x465da",
+        "libgstreamer-1.0.so.0.2200.0+0x89368",
+        "libgstreamer-1.0.so.0.2200.0!gst_pad_push",
+        "libglib-2.0.so.0.7400.6+0x7f639",
+        "libc.so.6!start_thread",
+    ];
+    let (class, _, function) = wait(&[&FUTEX, &push]);
+    assert_eq!((class, function.as_str()), (WaitClass::Condition, "gst_pad_push"));
+}
+
+/// GTK 3.24, by Python: its loop without anything to do.
+#[test]
+fn the_loop_of_gtk_is_idle() {
+    let main = [
+        "libglib-2.0.so.0.7400.6+0x5491d",
+        "libglib-2.0.so.0.7400.6!g_main_loop_run",
+        "libgtk-3.so.0.2406.32!gtk_main",
+        "libffi.so.8.1.2+0x6f79",
+        "libffi.so.8.1.2!ffi_call",
+        "_gi.cpython-311-x86_64-linux-gnu.so+0x27de5",
+        "chooser.py!<module>",
+        "python3.11!_PyEval_EvalFrameDefault",
+    ];
+    assert_eq!(wait(&[&POLL, &main]).0, WaitClass::Idle);
+}
+
+/// Berkeley DB 5.3: a page that another transaction has written to.
+#[test]
+fn a_page_of_berkeley_db_is_locked() {
+    let put = [
+        "libdb-5.3.so!__db_pthread_mutex_lock",
+        "libdb-5.3.so!__lock_get_internal",
+        "libdb-5.3.so!__lock_get",
+        "libdb-5.3.so!__db_lget",
+        "libdb-5.3.so!__bam_search",
+        "libdb-5.3.so+0x38862",
+        "libdb-5.3.so!__db_put_pp",
+        "ledger!post_entry",
+        "ledger!main",
+    ];
+    let (words, function) = lock(&[&FUTEX, &CONDITION, &put]);
+    assert_eq!((words.as_str(), function.as_str()), ("lock of Berkeley DB", "__db_lget"));
 }
 
 /// What an event handler waits for is its own, though the toolkit's loop called it.
@@ -488,17 +636,4 @@ fn a_function_of_another_program_is_no_lock_of_a_database() {
     }
     let (_, words, _) = wait(&[&FUTEX, &["libc.so.6!sem_wait", "libjvm.so!Mutex::lock"]]);
     assert_eq!(words, "mutex of the JVM");
-}
-
-/// PostgreSQL 15, from its sources: a unique key, and an index that is built beside others.
-#[test]
-fn a_wait_for_a_transaction_of_postgresql_is_no_row_lock() {
-    let sleep = ["postgres!WaitEventSetWait", "postgres!WaitLatch", "postgres!ProcSleep"];
-    for wanted in [
-        ["postgres!XactLockTableWait", "postgres!_bt_doinsert"],
-        ["postgres!VirtualXactLock", "postgres!DefineIndex"],
-    ] {
-        let (words, _) = lock(&[&EPOLL, &sleep, &["postgres!LockAcquireExtended"], &wanted]);
-        assert_eq!(words, "lock on a transaction of PostgreSQL");
-    }
 }

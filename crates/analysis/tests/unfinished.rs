@@ -272,3 +272,108 @@ fn a_command_that_has_not_ended_is_a_stall_if_others_keep_it() {
     let found = stalls.iter().map(|stall| (stall.candidate.victim, stall.finding.culprit));
     assert_eq!(found.collect::<Vec<_>>(), [(shell, Some(perl))]);
 }
+
+/// "client" asks "gateway" at 100 ms, which asks "bank" at once, and that one does not answer. Then
+/// another client of the gateway gets an answer every 20 ms.
+fn gateway() -> (Trace, [ThreadId; 4]) {
+    let mut scene = Scene::default();
+    let threads @ [client, gateway, bank, other] =
+        [(100, "client"), (200, "gateway"), (300, "bank"), (400, "other")]
+            .map(|(pid, name)| scene.thread(pid, pid, name));
+    let receive = ["main", "recv", "|", "tcp_recvmsg", "sk_wait_data", "schedule"];
+    let poll = scene.stack(&[
+        "main",
+        "uv_run",
+        "epoll_pwait",
+        "|",
+        "do_epoll_wait",
+        "ep_poll",
+        "schedule",
+    ]);
+    let send =
+        scene.stack(&["main", "write", "|", "tcp_sendmsg", "sock_def_readable", "try_to_wake_up"]);
+    let rest = scene.stack(&["main", "rest", "nanosleep", "|", "do_nanosleep", "schedule"]);
+    let balance = ["main", "find_balance", "nanosleep", "|", "do_nanosleep", "schedule"];
+    let timer = scene.stack(&["|", "asm_common_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let receives = scene.stack(&receive);
+    scene.switch(MS, 1, IDLE, Runnable, gateway, NONE);
+    scene.switch(2 * MS, 1, gateway, Sleeping, IDLE, poll);
+    scene.switch(MS, 2, IDLE, Runnable, bank, NONE);
+    scene.switch(2 * MS, 2, bank, Sleeping, IDLE, receives);
+    scene.switch(MS, 3, IDLE, Runnable, other, NONE);
+    scene.switch(2 * MS, 3, other, Sleeping, IDLE, rest);
+    scene.switch(MS, 0, IDLE, Runnable, client, NONE);
+    scene.wake(100 * MS, 0, client, gateway, WakeFlags::default(), send);
+    scene.switch(100 * MS + 100, 0, client, Sleeping, IDLE, receives);
+    scene.switch(100 * MS + 100, 1, IDLE, Runnable, gateway, NONE);
+    scene.wake(100 * MS + 300, 1, gateway, bank, WakeFlags::default(), send);
+    scene.switch(100 * MS + 400, 1, gateway, Sleeping, IDLE, poll);
+    scene.switch(100 * MS + 400, 2, IDLE, Runnable, bank, NONE);
+    let balance = scene.stack(&balance);
+    scene.switch(101 * MS, 2, bank, Sleeping, IDLE, balance);
+    for at in (120..1_000).step_by(20).map(|ms| ms * MS) {
+        scene.wake(at, 3, IDLE, other, WakeFlags::HARDIRQ, timer);
+        scene.switch(at + 10, 3, IDLE, Runnable, other, NONE);
+        scene.wake(at + 100, 3, other, gateway, WakeFlags::default(), send);
+        scene.switch(at + 110, 3, other, Sleeping, IDLE, receives);
+        scene.switch(at + 110, 1, IDLE, Runnable, gateway, NONE);
+        scene.wake(at + 200, 1, gateway, other, WakeFlags::default(), send);
+        scene.switch(at + 210, 1, gateway, Sleeping, IDLE, poll);
+        scene.switch(at + 210, 3, IDLE, Runnable, other, NONE);
+        scene.switch(at + 300, 3, other, Sleeping, IDLE, rest);
+    }
+    let mut trace = finish(scene);
+    let process = |thread: ThreadId| trace.threads.get(thread).process;
+    let holder = |inode, process| Holder { inode, process, fd: 5, reads: true, writes: true };
+    let of_gateway = process(gateway);
+    trace.loop_peers = vec![(of_gateway, 2)];
+    trace.holders = vec![holder(1, gateway), holder(2, bank), holder(3, other)];
+    let on = Descriptor {
+        kind: DescriptorKind::InternetSocket,
+        inode: 9,
+        peer_inode: Some(1),
+        ..Descriptor::default()
+    };
+    trace.kept_waits = vec![KeptWait {
+        thread: client,
+        time: Time::from_nanos((100 * MS + 100) * 1_000),
+        syscall: Some(45),
+        descriptor: Some(Box::new(on)),
+        ..KeptWait::default()
+    }];
+    (trace, threads)
+}
+
+#[test]
+fn regression_an_event_loop_that_serves_others_waits_for_whom_it_asked() {
+    let (mut trace, [client, gateway, bank, _]) = gateway();
+    let until = |ms: u64| {
+        let (from, to) = (100 * MS * 1_000, ms * MS * 1_000);
+        Some(Window::new(Time::from_nanos(from), Time::from_nanos(to)))
+    };
+    let asked = |trace: &Trace, window| {
+        let analysis = Analysis::new(trace, &Rules::default());
+        let query = Query { victims: vec![client], window, ..Query::default() };
+        let stalls = diagnose(&analysis, &query);
+        let text = text_for(&analysis, &query, &stalls, 1);
+        (stalls[0].finding.culprit, text)
+    };
+    // Also where the question is about a time before the loop's last sleep.
+    for window in [None, until(1_000), until(955)] {
+        let (culprit, text) = asked(&trace, window);
+        assert_eq!(culprit, Some(bank), "{text}");
+        let words = "gateway 200 waits (idle) for bank 300, which has not answered yet";
+        assert!(text.contains("find_balance") && text.contains(words), "{text}");
+    }
+    let (stall, text) = present(&trace, client);
+    assert_eq!(stall.finding.culprit, Some(bank), "{text}");
+
+    // Of two that are at work, neither is known to be the one.
+    let of_gateway = trace.loop_peers[0].0;
+    trace.loop_peers.push((of_gateway, 3));
+    let (culprit, text) = asked(&trace, until(1_000));
+    assert_eq!(culprit, Some(gateway), "{text}");
+    trace.loop_peers.clear();
+    let (culprit, text) = asked(&trace, until(1_000));
+    assert_eq!(culprit, Some(gateway), "{text}");
+}

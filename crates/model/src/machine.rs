@@ -189,6 +189,14 @@ impl MachineReport {
         &[]
     }
 
+    /// The path of a thread's control group; of several hierarchies, the deepest path, which says most.
+    /// `None` if no group of it is known.
+    pub fn group_path(&self, threads: &Threads, thread: ThreadId) -> Option<&str> {
+        let groups = self.groups_of(threads, thread).iter().filter_map(|&group| self.group(group));
+        let paths = groups.map(|group| group.path.as_str());
+        paths.max_by_key(|path| path.split('/').filter(|name| !name.is_empty()).count())
+    }
+
     /// A group and the groups that contain it, innermost first, as far as they were seen.
     pub fn with_parents(&self, id: GroupId) -> Vec<GroupId> {
         let Some(group) = self.group(id) else { return Vec::new() };

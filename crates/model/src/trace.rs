@@ -3,9 +3,9 @@
 use crate::visible;
 use crate::{
     AddressSpaces, CUT, Contentions, Descriptor, Frame, FrameId, Holder, MachineReport, Meta,
-    Module, ModuleId, ModuleKind, Modules, NameId, Origin, Placements, ProviderEvents, Samples,
-    StackId, Stacks, Strings, Switches, Symbol, Symbols, TaskState, ThreadId, Threads, Time,
-    Wakings, Warnings, Window,
+    Module, ModuleId, ModuleKind, Modules, NameId, Origin, Placements, ProcessId, ProviderEvents,
+    Samples, StackId, Stacks, Strings, Switches, Symbol, Symbols, TaskState, ThreadId, Threads,
+    Time, Wakings, Warnings, Window,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -165,6 +165,9 @@ pub struct Trace {
     pub holders: Vec<Holder>,
     /// True if every process was asked what it had open, so that `holders` lacks nobody.
     pub has_all_holders: bool,
+    /// The sockets at the other ends of connections that a process's event loops waited for at the
+    /// save and that it had made itself, by their inodes.
+    pub loop_peers: Vec<(ProcessId, u64)>,
     /// Counters of the machine and its control groups; empty if none were recorded.
     pub machine: MachineReport,
     /// What each CPU's events cover, by CPU.
@@ -206,6 +209,7 @@ impl Default for Trace {
             earlier_waits: Vec::new(),
             holders: Vec::new(),
             has_all_holders: false,
+            loop_peers: Vec::new(),
             machine: MachineReport::default(),
             spans: Vec::new(),
             losses: Vec::new(),

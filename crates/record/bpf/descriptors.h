@@ -118,14 +118,21 @@ static __always_inline void describe_socket(struct descriptor *to, struct file *
 	}
 }
 
-// Describes the descriptor `fd` of a thread. Returns false if it has none.
-static __always_inline bool describe(struct descriptor *to, struct task_struct *task, u64 fd)
+// The open file that is the descriptor `fd` of a thread; null if it has none.
+static __always_inline struct file *file_of(struct task_struct *task, u64 fd)
 {
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
 	if (!table || fd >= BPF_CORE_READ(table, max_fds))
-		return false;
+		return 0;
 	struct file *file = 0;
 	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + fd);
+	return file;
+}
+
+// Describes the descriptor `fd` of a thread. Returns false if it has none.
+static __always_inline bool describe(struct descriptor *to, struct task_struct *task, u64 fd)
+{
+	struct file *file = file_of(task, fd);
 	if (!file)
 		return false;
 	__builtin_memset(to, 0, sizeof(*to));

@@ -148,6 +148,7 @@ struct in6_addr {
 };
 
 struct sock_common {
+	unsigned char skc_state;
 	u32 skc_daddr;
 	u16 skc_dport;
 	u16 skc_num;
@@ -158,9 +159,13 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	struct socket *sk_socket;
+	u32 sk_max_ack_backlog; // of a socket that listens, and of those that it has accepted
 };
 
+struct unix_address;
+
 struct unix_sock {
+	struct unix_address *addr; // of a socket that listens, and of those that it has accepted
 	struct sock *peer;
 	struct sock *listener; // until it is accepted
 };
@@ -168,6 +173,33 @@ struct unix_sock {
 struct socket {
 	struct file *file;
 	struct sock *sk;
+};
+
+struct rb_node {
+	unsigned long __rb_parent_color;
+	struct rb_node *rb_right;
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
+struct rb_root_cached {
+	struct rb_root rb_root;
+};
+
+struct eventpoll {
+	struct rb_root_cached rbr;
+};
+
+struct epoll_filefd {
+	struct file *file;
+};
+
+struct epitem {
+	struct rb_node rbn;
+	struct epoll_filefd ffd;
 };
 
 struct sched_entity {

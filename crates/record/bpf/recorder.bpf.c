@@ -6,6 +6,7 @@
 // at the wake-up that ended the wait. Samples interrupt both.
 
 #include "descriptors.h"
+#include "event_loops.h"
 #include "facts.h"
 #include "file_locks.h"
 #include "kernel.h"

@@ -10,12 +10,13 @@
 //! Reading these never waits for a process; a machine with very many descriptors is read for a
 //! limited time.
 
+use crate::bpf::Asking;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
-use unhitch_formats::container::Holder;
+use unhitch_formats::container::{Holder, LoopPeer};
 use unhitch_formats::ring::SocketPorts;
 
 /// How long a save looks for holders.
@@ -33,28 +34,41 @@ pub(crate) struct Peers {
     pub(crate) holders: Vec<Holder>,
     /// Sockets of this machine with the sockets that they are connected to, by inode.
     pub(crate) connections: Vec<(u64, u64)>,
+    /// The other ends of the connections that event loops wait for, and that their processes made.
+    pub(crate) of_loops: Vec<LoopPeer>,
     /// True if there was no time to look at everything.
     pub(crate) is_cut: bool,
     /// True if some process could not be looked at: even root may lack the permission.
     pub(crate) has_unread: bool,
 }
 
-/// Looks for the processes that have `inodes` open, and for the other ends of `sockets`, in `pids`,
-/// until `end`.
+/// Looks for the processes that have `inodes` open, and for the other ends of `sockets` and of the
+/// connections of event loops, in `pids`, until `end`.
 pub(crate) fn find(
     pids: impl Iterator<Item = u32>,
     mut inodes: FxHashSet<u64>,
     sockets: &[SocketPorts],
+    askings: &[Asking],
     end: Instant,
 ) -> Peers {
     let mut peers = Peers::default();
+    let of_loops = askings.iter().map(|asking| asking.socket);
+    let sockets: Vec<SocketPorts> = sockets.iter().copied().chain(of_loops).collect();
+    let mut served = FxHashSet::default();
     if sockets.iter().any(|socket| socket.peer_port != 0) {
         for names in [["tcp", "tcp6"], ["udp", "udp6"]] {
-            let tables = names.map(|name| peers.table(name, end));
-            peers.connections.extend(connections(&tables.concat(), sockets));
+            let tables = names.map(|name| peers.table(name, end)).concat();
+            peers.connections.extend(connections(&tables, &sockets));
+            if names[0] == "tcp" {
+                served = served_ports(&tables);
+            }
         }
     }
+    peers.connections.sort_unstable();
+    peers.connections.dedup();
+    peers.of_loops = of_clients(askings, &peers.connections, &served);
     inodes.extend(peers.connections.iter().map(|(_, peer)| peer));
+    inodes.extend(peers.of_loops.iter().map(|peer| peer.inode));
     for pid in pids.take_while(|_| !inodes.is_empty()) {
         if Instant::now() > end {
             peers.is_cut = true;
@@ -170,6 +184,28 @@ fn connections(tables: &str, sockets: &[SocketPorts]) -> Vec<(u64, u64)> {
     sockets.iter().filter_map(peer).collect()
 }
 
+/// The ports of TCP on which somebody listens.
+fn served_ports(tables: &str) -> FxHashSet<u16> {
+    let ends = tables.lines().filter_map(connection).map(|(ends, _)| ends);
+    ends.filter(|[_, other]| other.1 == 0).map(|[own, _]| own.1).collect()
+}
+
+/// The other ends of those connections that were made, not accepted.
+fn of_clients(
+    askings: &[Asking],
+    connections: &[(u64, u64)],
+    served: &FxHashSet<u16>,
+) -> Vec<LoopPeer> {
+    let by_inode: FxHashMap<u64, u64> = connections.iter().copied().collect();
+    let made = askings.iter().filter(|asking| !served.contains(&asking.socket.local_port));
+    let peers = made.filter_map(|&Asking { tid, socket, peer_inode }| {
+        let of_unix = (peer_inode != 0).then_some(peer_inode);
+        let inode = of_unix.or_else(|| by_inode.get(&socket.inode).copied())?;
+        Some(LoopPeer { tid, inode })
+    });
+    peers.collect()
+}
+
 /// `0: 0100007F:1F90 0100007F:C350 01 …`: both ends, its own first, and the inode.
 fn connection(line: &str) -> Option<(Ends<'_>, u64)> {
     /// What an IPv4 address has in front in `/proc/net/tcp6`.
@@ -261,11 +297,38 @@ mod tests {
         assert_eq!(connections(&tables, &sockets), []);
     }
 
+    #[test]
+    fn a_loop_asks_by_connections_that_it_made() {
+        let (client, server) = (("0100007F:C350", 50_000), ("0100007F:1F90", 8_080));
+        let tables = row("00000000:1F90", "00000000:0000", 1)
+            + &row(client.0, server.0, 2)
+            + &row(server.0, client.0, 3);
+        let asking = |tid, inode, [local_port, peer_port]: [u16; 2], peer_inode| Asking {
+            tid,
+            socket: SocketPorts { inode, local_port, peer_port },
+            peer_inode,
+        };
+        let askings = [
+            asking(10, 2, [client.1, server.1], 0),
+            asking(11, 3, [server.1, client.1], 0),
+            asking(12, 7, [0, 0], 8),
+            asking(13, 9, [client.1, 443], 0),
+        ];
+        let sockets: Vec<SocketPorts> = askings.iter().map(|asking| asking.socket).collect();
+        let found = of_clients(&askings, &connections(&tables, &sockets), &served_ports(&tables));
+        let found: Vec<(u32, u64)> = found.iter().map(|peer| (peer.tid, peer.inode)).collect();
+        assert_eq!(
+            found,
+            [(10, 3), (12, 8)],
+            "the server's, and one of another machine, are left out"
+        );
+    }
+
     /// Descriptors that are open here, and what is found of them.
     fn found(inodes: &[u64], sockets: &[SocketPorts]) -> Peers {
         let own = std::process::id();
         let end = Instant::now() + 1000 * TIME_LIMIT;
-        find([own].into_iter(), inodes.iter().copied().collect(), sockets, end)
+        find([own].into_iter(), inodes.iter().copied().collect(), sockets, &[], end)
     }
 
     fn inode(file: &dyn std::os::fd::AsRawFd) -> u64 {

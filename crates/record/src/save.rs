@@ -204,6 +204,7 @@ impl Snapshot {
             holders: self.peers.holders.clone(),
             holders_complete: self.peers.is_complete(),
             connections: self.peers.connections.clone(),
+            loop_peers: self.peers.of_loops.clone(),
             warnings,
         }
     }

@@ -286,7 +286,8 @@ impl Snapshot {
         let sockets: Vec<SocketPorts> = waited_for.sockets.into_values().collect();
         let pids = self.live.iter().map(|process| process.pid);
         let end = Instant::now() + peers::TIME_LIMIT;
-        self.peers = peers::find(pids, waited_for.inodes.into_iter().collect(), &sockets, end);
+        let inodes = waited_for.inodes.into_iter().collect();
+        self.peers = peers::find(pids, inodes, &sockets, &rings.askings, end);
         if self.peers.is_cut {
             self.warnings.push(
                 "which processes have the other ends of pipes and sockets is not fully known: not \

@@ -146,7 +146,7 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
       </div>
       <Partition answer={answer}>
         <div class="story">
-          <Clauses clauses={clauses} kinds={["story", "machine", "input"]} />
+          <Clauses clauses={clauses} kinds={["story", "groups", "machine", "input"]} />
         </div>
       </Partition>
       {chain.length > 0 && (

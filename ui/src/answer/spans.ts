@@ -46,7 +46,7 @@ export function markdown(
   for (const line of of("story").flatMap((clause) => clause.text.split("\n"))) {
     if (line.trim() !== "") out.push(line.startsWith("  ") ? `> \`${line.trim()}\`` : line, "");
   }
-  for (const clause of of("cause", "machine", "input", "evidence", "remedy", "warning"))
+  for (const clause of of("cause", "groups", "machine", "input", "evidence", "remedy", "warning"))
     out.push(`* ${clause.label} ${clause.text.trim()}`);
   const chain = of("chain");
   if (chain.length)

@@ -187,6 +187,7 @@ export interface Clause {
     | "headline"
     | "story"
     | "cause"
+    | "groups"
     | "machine"
     | "input"
     | "evidence"
@@ -476,6 +477,8 @@ export interface Lanes {
     pid: number;
     name: string;
     command_line: string;
+    /** The path of its control group; null if unknown. */
+    control_group: string | null;
     from: Ns;
     to: Ns;
     started: boolean;

@@ -31,6 +31,8 @@ pub enum ClauseKind {
     Story,
     /// Who or what caused it.
     Cause,
+    /// In which control groups the culprit and the victim are, where they differ.
+    Groups,
     /// What the machine did meanwhile.
     Machine,
     /// What its user tried meanwhile.
@@ -52,6 +54,7 @@ impl ClauseKind {
             Self::Headline => "headline",
             Self::Story => "story",
             Self::Cause => "cause",
+            Self::Groups => "groups",
             Self::Machine => "machine",
             Self::Input => "input",
             Self::Evidence => "evidence",
@@ -64,6 +67,7 @@ impl ClauseKind {
     const fn label(self) -> &'static str {
         match self {
             Self::Cause => "CAUSE",
+            Self::Groups => "GROUPS",
             Self::Machine => "MACHINE",
             Self::Input => "INPUT",
             Self::Evidence => "EVIDENCE",
@@ -167,6 +171,7 @@ pub fn clauses(analysis: &Analysis<'_>, stall: &Stall) -> Vec<Clause> {
         list.extend(other_victims(analysis, stall));
     }
     list.push(clause(ClauseKind::Cause, &finding.cause));
+    list.extend(groups(&proofs));
     list.extend(machine_line(analysis, window));
     list.extend(input(analysis, window));
     let evidence = sentence!("{}: {}.", finding.evidence.name(), finding.evidence_words.clone());
@@ -204,6 +209,30 @@ fn first_line(proofs: &Proofs<'_>) -> Clause {
         when.seen_at(whole)
     );
     Clause::new(ClauseKind::Headline, sentence)
+}
+
+/// The control groups of the culprit and of the victim, which tell which service or container each is
+/// of. Nothing where both are of the same one, or the culprit of none.
+fn groups(proofs: &Proofs<'_>) -> Option<Clause> {
+    let (trace, stall) = (proofs.analysis.trace, proofs.stall);
+    let culprit = stall.finding.culprit?;
+    let path = |thread| trace.machine.group_path(&trace.threads, thread);
+    let (of_culprit, of_victim) = (path(culprit)?, path(stall.candidate.victim)?);
+    if of_culprit == of_victim || of_culprit == "/" {
+        return None;
+    }
+    let of_victim = match of_victim {
+        "/" => "no group",
+        path => path,
+    };
+    let sentence = sentence!(
+        "{} is in {}, {} in {}.",
+        proofs.name(culprit),
+        of_culprit,
+        proofs.victim(),
+        of_victim
+    );
+    Some(Clause::new(ClauseKind::Groups, proofs.link(sentence)))
 }
 
 /// How idle the machine was.

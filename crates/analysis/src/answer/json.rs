@@ -278,7 +278,8 @@ fn readings_json(analysis: &Analysis<'_>, stall: &Stall) -> Option<ReadingsJson>
 
 fn link_json(analysis: &Analysis<'_>, link: &ChainLink, at: Time) -> LinkJson {
     let trace = analysis.trace;
-    let ThreadJson { pid, tid, process, thread } = thread_json(analysis, link.thread, at);
+    let ThreadJson { pid, tid, process, thread, control_group: _ } =
+        thread_json(analysis, link.thread, at);
     let wait = link.wait(analysis);
     let wake = match &link.hop {
         Some(hop) => {

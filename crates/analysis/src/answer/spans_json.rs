@@ -11,7 +11,7 @@ use unhitch_model::ThreadId;
 /// A sentence of the answer.
 #[derive(Serialize, Debug)]
 pub(super) struct SentenceJson {
-    /// `headline`, `story`, `cause`, `machine`, `input`, `evidence` or `remedy`.
+    /// `headline`, `story`, `cause`, `groups`, `machine`, `input`, `evidence` or `remedy`.
     kind: &'static str,
     /// Their texts, joined, are the sentence.
     spans: Vec<SpanJson>,

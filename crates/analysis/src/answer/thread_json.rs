@@ -10,6 +10,9 @@ pub(super) struct ThreadJson {
     pub(super) tid: u32,
     pub(super) process: String,
     pub(super) thread: String,
+    /// The path of its control group, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) control_group: Option<String>,
 }
 
 pub(super) fn thread_json(analysis: &Analysis<'_>, thread: ThreadId, at: Time) -> ThreadJson {
@@ -19,5 +22,6 @@ pub(super) fn thread_json(analysis: &Analysis<'_>, thread: ThreadId, at: Time) -
         tid: trace.threads.get(thread).tid,
         process: trace.process_name(thread, at).to_owned(),
         thread: trace.thread_name(thread, at).to_owned(),
+        control_group: trace.machine.group_path(&trace.threads, thread).map(str::to_owned),
     }
 }

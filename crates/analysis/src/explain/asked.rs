@@ -2,7 +2,9 @@
 //! thread gave up.
 
 use super::ends::{gave_up, lasts_until_end};
+use super::loops::{last_woken_by, loop_peers};
 use super::other_end::{descriptor, only_peer};
+use super::sleeps::{began, sleeps_before};
 use super::wait_class::class_of;
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
@@ -10,8 +12,6 @@ use unhitch_model::{Descriptor, ProcessId, ThreadId, Time, Window};
 
 /// How long before a sleep its thread woke the one that it asked, at most, nanoseconds.
 const MAX_BEFORE_NS: u64 = 10_000_000;
-/// How long before a sleep one for the same ended, at most, nanoseconds.
-const MAX_BACK_NS: u64 = 10_000_000_000;
 /// Maximum threads that ask each other in turn.
 pub(super) const MAX_ASKED: usize = 8;
 
@@ -42,12 +42,19 @@ fn asked(
     let since = Window::new(began(analysis, sleep), sleep.window.end);
     let before = || answered_before(analysis, thread, sleep);
     let class = class_of(analysis, sleep);
+    let is_unanswered_loop =
+        |process: ProcessId| asked_by_loop(analysis, process, since, most - 1).is_some();
+    let by_loop = || {
+        let is_idle = class == WaitClass::Idle && !gave_up(analysis, sleep);
+        is_idle.then(|| asked_by_loop(analysis, process(thread), since, most - 1)).flatten()
+    };
     let at_other_end = || {
         let peer = only_peer(analysis, thread, sleep).or_else(before)?;
         // It may be too busy to have been woken.
         last_woken(analysis, thread, sleep, |woken| process(woken) == process(peer))
             .filter(|woken| *woken != thread)
             .or_else(|| only_worker(analysis, process(peer), since, most))
+            .or_else(|| is_unanswered_loop(process(peer)).then_some(peer))
     };
     // It waits for any of several, such as in poll(2).
     let by_habit = || {
@@ -64,17 +71,60 @@ fn asked(
             at_other_end().or_else(by_habit)
         }
         (Some(_), _) => at_other_end(),
-        (None, WaitClass::Network | WaitClass::Ipc | WaitClass::Idle) => by_habit(),
+        (None, WaitClass::Network | WaitClass::Ipc | WaitClass::Idle) => {
+            by_loop().or_else(by_habit)
+        }
         (None, _) => None,
     };
     let asked = asked.filter(|asked| *asked != thread)?;
-    if works_mostly(analysis, asked, since, most) {
+    if works_mostly(analysis, asked, since, most) || is_unanswered_loop(process(asked)) {
         return Some(asked);
     }
     // It may have handed the request on. An event loop waits for more than that.
     let worker = || only_worker(analysis, process(asked), since, most);
     let is_for_answer = class != WaitClass::Idle && process(asked) != process(thread);
     is_for_answer.then(worker).flatten()
+}
+
+/// Of the processes that the event loops of `process` may have asked, the only one that is at work since
+/// then, or else in `since`: by the thread that they woke last, the only one that works, or its first one
+/// if it is stopped. `most`: of how many processes each may have asked the next.
+pub(super) fn asked_by_loop(
+    analysis: &Analysis<'_>,
+    process: ProcessId,
+    since: Window,
+    most: usize,
+) -> Option<ThreadId> {
+    let mut workers = loop_peers(analysis, process)
+        .into_iter()
+        .filter_map(|peer| worker(analysis, process, peer, (since, most.checked_sub(1)?)));
+    let only = workers.next()?;
+    workers.next().is_none().then_some(only)
+}
+
+fn worker(
+    analysis: &Analysis<'_>,
+    process: ProcessId,
+    peer: ThreadId,
+    (since, most): (Window, usize),
+) -> Option<ThreadId> {
+    let of_peer = analysis.trace.threads.get(peer).process;
+    let woken = last_woken_by(analysis, process, of_peer, since.end);
+    let works = |&(thread, at): &(ThreadId, Time)| {
+        works_mostly(analysis, thread, Window::new(at, since.end), most)
+    };
+    let is_stopped = || {
+        let last = Window::new(since.end.minus(1), since.end);
+        let last = analysis.segments(peer, last).pop();
+        last.is_some_and(|last| class_of(analysis, &last) == WaitClass::Stopped)
+    };
+    let hands_on = || asked_by_loop(analysis, of_peer, since, most).is_some();
+    woken
+        .filter(works)
+        .map(|(thread, _)| thread)
+        .or_else(|| only_worker(analysis, of_peer, since, most))
+        .or_else(|| is_stopped().then_some(peer))
+        .or_else(|| hands_on().then(|| woken.map_or(peer, |(thread, _)| thread)))
 }
 
 /// Who ended the last wait of a thread before `sleep` for the same: on the same descriptor, of which
@@ -132,25 +182,6 @@ fn seems_to_answer(
     sleeps.filter(is_answer).take(MIN_ANSWERS).count() == MIN_ANSWERS
 }
 
-/// The sleeps of a thread in the time before `until`, the last first. One may come in parts. *Why in
-/// steps:* most often the first few tell, of a million.
-fn sleeps_before(
-    analysis: &Analysis<'_>,
-    thread: ThreadId,
-    until: Time,
-) -> impl Iterator<Item = Segment> {
-    const FIRST_STEP_NS: u64 = 100_000_000;
-    let start = until.minus(MAX_BACK_NS);
-    let (mut end, mut step_ns) = (until, FIRST_STEP_NS);
-    let steps = std::iter::from_fn(move || {
-        let begin = end.minus(step_ns).max(start);
-        let step = Window::new(begin, end);
-        (end, step_ns) = (begin, step_ns.saturating_mul(8));
-        (!step.is_empty()).then(|| analysis.segments(thread, step))
-    });
-    steps.flat_map(|segments| segments.into_iter().rev()).filter(Segment::is_sleep)
-}
-
 /// The only thread of a process that did not wait for requests for most of `window`. *Why not a whole
 /// chain of who asked whom from each:* in two crowds that ask each other, there would be millions.
 pub(super) fn only_worker(
@@ -165,11 +196,6 @@ pub(super) fn only_worker(
     let mut workers = all.filter(|thread| works_mostly(analysis, *thread, window, most));
     let only = workers.next()?;
     workers.next().is_none().then_some(only)
-}
-
-/// When a sleep began, even if that was before the window that it was cut to.
-pub(super) fn began(analysis: &Analysis<'_>, sleep: &Segment) -> Time {
-    sleep.left(analysis.trace).unwrap_or(sleep.window.start)
 }
 
 /// The thread that `thread` woke last before it slept, of those that `select` accepts.

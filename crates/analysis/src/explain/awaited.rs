@@ -1,8 +1,9 @@
 //! Whom a thread waits for in a sleep that has not ended when the recording does.
 
-use super::asked::{MAX_ASKED, asked_in_vain, began, last_woken, only_worker, works_mostly};
+use super::asked::{MAX_ASKED, asked_in_vain, last_woken, only_worker, works_mostly};
 use super::ends::lasts_until_end;
 use super::processes::{awaited_process, working_child};
+use super::sleeps::began;
 use super::wait_class::{class_of, kept_wait};
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};

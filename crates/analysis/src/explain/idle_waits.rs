@@ -4,8 +4,11 @@
 //! whenever that event had come. What came before has nothing to do with it, or led to it: then who sent
 //! the event had been woken by this thread, and the chain leads back here by itself.
 
-use super::ends::timed_out;
+use super::asked::{MAX_ASKED, asked_by_loop};
+use super::ends::{lasts_until_end, timed_out};
+use super::loops::last_woken_by;
 use super::owners::ended_by;
+use super::sleeps::began;
 use super::timed_waits::BUSY;
 use super::wait_class::class_of;
 use crate::Analysis;
@@ -155,4 +158,44 @@ fn join_last_wait(
     segments[last].window.start = segments[first].window.start;
     segments.drain(first..last);
     depends
+}
+
+/// Of an event loop that has not answered when the recording ends: lets its last sleep, which it had not
+/// ended then, cover the sleeps of `segments`, with the little that it did in between, back to when it
+/// asked whom it waits for. False for others.
+pub(super) fn join_unanswered(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segments: &mut Vec<Segment>,
+) -> bool {
+    let Some(until) = segments.last().map(|last| last.window.end) else { return false };
+    let end = analysis.timeline.window().end;
+    let last = analysis.segments(thread, Window::new(end.minus(1), end)).pop();
+    let is_idle = |sleep: &Segment| {
+        sleep.is_sleep()
+            && class_of(analysis, sleep) == WaitClass::Idle
+            && lasts_until_end(analysis, thread, sleep)
+    };
+    let Some(mut last) = last.filter(is_idle) else { return false };
+    let process = analysis.trace.threads.get(thread).process;
+    let since = Window::new(began(analysis, &last), end);
+    let Some(by) = asked_by_loop(analysis, process, since, MAX_ASKED) else { return false };
+    let of_it = analysis.trace.threads.get(by).process;
+    let asked = last_woken_by(analysis, process, of_it, end).map_or(Time::ZERO, |(_, at)| at);
+    let (mut first, mut busy_ns) = (None, 0);
+    for (at, segment) in segments.iter().enumerate().rev() {
+        if segment.state == State::Unknown || segment.window.start < asked {
+            break;
+        }
+        if !segment.is_sleep() {
+            busy_ns += segment.window.duration_ns();
+        } else if busy_ns * BUSY <= until.since(segment.window.start) {
+            first = Some(at);
+        }
+    }
+    let Some(first) = first else { return false };
+    last.window = Window::new(segments[first].window.start, until);
+    segments.truncate(first);
+    segments.push(last);
+    true
 }

@@ -15,6 +15,7 @@ mod disk_servers;
 mod ends;
 mod explanation;
 mod idle_waits;
+mod loops;
 mod occupants;
 mod operations;
 pub(crate) mod other_end;
@@ -23,6 +24,7 @@ mod partition;
 mod processes;
 mod runner;
 mod share_lines;
+mod sleeps;
 pub mod throttling;
 mod timed_waits;
 mod wait_class;
@@ -53,11 +55,12 @@ use creator::until_birth;
 use disk_servers::disk_server_of;
 use ends::gave_up;
 pub(crate) use ends::timed_out;
-use idle_waits::join_idle_waits;
+use idle_waits::{join_idle_waits, join_unanswered};
 pub(crate) use owners::signalled_by;
 use owners::{ended_by, released_by_owner};
 pub(crate) use runner::active_ns;
 use runner::runner_of;
+use sleeps::began;
 use timed_waits::{join_timed_waits, looks};
 use unhitch_model::{ThreadId, Time, Window};
 
@@ -265,8 +268,11 @@ fn since_acquisition(
                 return (segments, true);
             }
             None if all => {
-                if hop.is_some_and(|hop| hop.class != WaitClass::Lock) {
-                    join_idle_waits(analysis, thread, &mut segments, window.end);
+                if let Some(hop) = hop.filter(|hop| hop.class != WaitClass::Lock) {
+                    let is_unanswered = hop.wake.is_none() && hop.meanwhile.is_none();
+                    if !is_unanswered || !join_unanswered(analysis, thread, &mut segments) {
+                        join_idle_waits(analysis, thread, &mut segments, window.end);
+                    }
                 }
                 return (segments, false);
             }
@@ -306,10 +312,7 @@ fn follow(
     let wake = segment.wake().filter(|_| is_end());
     let usable =
         by != thread && !by.is_idle() && (wake.is_some() || !is_in_chain(explanation, by, parent));
-    let slept = Window::new(
-        segment.left(analysis.trace).unwrap_or(segment.window.start),
-        segment.window.end,
-    );
+    let slept = Window::new(began(analysis, segment), segment.window.end);
     usable.then(|| Hop {
         sleeper: thread,
         window: segment.window,

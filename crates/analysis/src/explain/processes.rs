@@ -1,6 +1,7 @@
 //! Waits for the end of a process: whose end, and which of its threads ended it.
 
-use super::asked::{MAX_ASKED, asked_in_vain, began, works_mostly};
+use super::asked::{MAX_ASKED, asked_in_vain, works_mostly};
+use super::sleeps::began;
 use super::wait_class::{class_of, kept_wait};
 use crate::timeline::Segment;
 use crate::{Analysis, WaitClass};

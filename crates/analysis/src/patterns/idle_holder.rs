@@ -5,6 +5,7 @@ use super::case::Case;
 use super::case::weaken;
 use super::finding::{Finding, Pattern};
 use crate::explain::Hop;
+use crate::family::descends;
 use crate::stacks::text::idle_function;
 use crate::wording::sentence::{Sentence, sentence};
 use crate::wording::wait_words;
@@ -82,7 +83,10 @@ fn held_by_idler<'a>(case: &'a Case<'_>) -> Option<(&'a Hop, &'a Hop, u64)> {
         }
     }
     let ((lock, idle), ns) = sums.into_iter().max_by_key(|&(hops, ns)| (ns, Reverse(hops)))?;
-    Some((explanation.hop(Some(lock))?, explanation.hop(Some(idle))?, ns))
+    let (lock, idle) = (explanation.hop(Some(lock))?, explanation.hop(Some(idle))?);
+    // Who waits for a process that it started is not idle: that one works for it.
+    let is_own_child = descends(case.analysis, idle.by, lock.by, explanation.window.end);
+    (!is_own_child).then_some((lock, idle, ns))
 }
 
 /// The nearest wait for a lock on the way to a piece whose holder was idle, and that holder's wait,

@@ -102,8 +102,8 @@ pub fn brief_stack_text(
 }
 
 /// The responsible function: on a stack that takes or releases a lock, waits or wakes, the deepest
-/// one that is the program's own; if there is none, its runtime's, or what a program without names
-/// called in a system library.
+/// one that is the program's own; if there is none, its runtime's, what a program without names called
+/// in a system library, or what it called to wait.
 pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
     let frames = analysis.trace.stacks.frames_of(stack);
     let user = analysis.stacks.without_machinery(analysis.trace.stacks.user_frames(stack));
@@ -131,7 +131,17 @@ pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
             .skip(analysis.stacks.noise_len(stack))
             .find(|frame| !is_cut(analysis, **frame))
     };
+    let called_to_wait = || {
+        let all = analysis.trace.stacks.user_frames(stack).iter();
+        let mut own = all.filter(|frame| analysis.stacks.layer(**frame) != Layer::System);
+        own.find_map(|&frame| {
+            let symbol = analysis.trace.symbols.get(frame).last()?;
+            let name = analysis.trace.name(symbol.function);
+            (!is_primitive(name) && !is_scaffold(name)).then(|| name.to_owned())
+        })
+    };
     own.or_else(|| called_in_library(analysis, user))
+        .or_else(called_to_wait)
         .or_else(|| deepest_function(analysis, stack))
         .or_else(|| leaf().and_then(|&frame| analysis.trace.frame_names(frame).into_iter().next()))
         .unwrap_or_default()

@@ -52,6 +52,11 @@ pub(super) fn process_name(source: &Source<'_>, thread: ThreadId, at: Time) -> C
     Cell::from(source.analysis.trace.process_name_id(thread, at).0)
 }
 
+pub(super) fn control_group(source: &Source<'_>, row: &Row) -> Cell {
+    let trace = source.analysis.trace;
+    trace.machine.group_path(&trace.threads, row.thread).map_or(NONE, |path| source.text(path))
+}
+
 /// The thread responsible for a wake-up, and the time of the wake-up.
 pub(super) fn waker(source: &Source<'_>, row: &Row) -> Option<(ThreadId, Time)> {
     let (wake, context) = source.waking(row)?;

@@ -103,6 +103,7 @@ pub static COLUMNS: &[Column] = &[
         name => Cell::from(name.0),
     }),
     column!("pid" ["New Process Id", "Process Id"], Kind::Number, THREADED, "the process's id", |source, row| pid_of(process_of(source, row))),
+    column!("control group" ["cgroup", "service", "container"], Kind::Text, THREADED, "the path of its control group, by which its service or container is known, when it was last seen in one; of a process that ended before, its parent's", control_group),
     column!("parent pid" ["Parent Process Id"], Kind::Number, &[Lifetimes], "the id of the process that created it", |source, row| process_of(source, row).parent_pid.map_or(NONE, Cell::from)),
     column!("woken by" ["Readying Thread", "Readying Thread Name", "waker"], Kind::Text, WOKEN, "the thread that woke it, or in brackets the interrupt that did", woken_by),
     column!("woken by tid" ["Readying Thread Id"], Kind::Number, WOKEN, "the id of the thread that woke it", |source, row| waker(source, row).map_or(NONE, |(id, _)| tid_of(source, id))),

@@ -171,11 +171,13 @@ impl Timeline {
         }
     }
 
-    /// When a sleep ended, whatever window it was cut to; the end of the recording, if that came
-    /// first.
+    /// When a sleep ended, whatever window it was cut to, even one before it (a sleep may stand for
+    /// earlier ones); the end of the recording, if that came first.
     pub(crate) fn end_of_sleep(&self, trace: &Trace, thread: ThreadId, sleep: &Segment) -> Time {
         let cycles = self.cycles_of(thread);
-        let next = cycles.partition_point(|cycle| self.first_time(trace, cycle) < sleep.window.end);
+        let left = sleep.left(trace).map_or(Time::ZERO, |left| left.plus(1));
+        let inside = sleep.window.end.max(left);
+        let next = cycles.partition_point(|cycle| self.first_time(trace, cycle) < inside);
         let own = next.checked_sub(1).and_then(|own| cycles.get(own));
         let woken = sleep.wake().map(|wake| trace.wakings.time[wake]);
         let back = || own.and_then(|own| seen(own.back)).map(|back| trace.switches.time[back]);

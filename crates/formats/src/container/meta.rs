@@ -48,6 +48,9 @@ pub struct ContainerMeta {
     pub holders_complete: bool,
     /// Sockets and the sockets on the same machine that they were connected to, by inode.
     pub connections: Vec<(u64, u64)>,
+    /// The other ends of connections that event loops waited for at the time of the save, and that
+    /// their own processes had made.
+    pub loop_peers: Vec<LoopPeer>,
     /// The recorder's warnings about damage, loss and guesses.
     pub warnings: Vec<String>,
 }
@@ -147,6 +150,16 @@ pub struct FutexWaiter {
     pub word_avma: u64,
     /// The owner of the lock, if the lock word has it.
     pub owner_tid: Option<u32>,
+}
+
+/// The other end of a connection that an event loop waits for, among others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoopPeer {
+    /// The loop's thread.
+    pub tid: u32,
+    /// Inode of the socket at the other end.
+    pub inode: u64,
 }
 
 /// A process that has a pipe or socket open.

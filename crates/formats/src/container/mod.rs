@@ -42,7 +42,9 @@ pub use machine::{
 };
 pub use marks::{Mark, MarkFile};
 pub(crate) use members::SCRIPTS;
-pub use meta::{ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, Holder, ProcessFacts, ThreadFacts};
+pub use meta::{
+    ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, Holder, LoopPeer, ProcessFacts, ThreadFacts,
+};
 pub use notes::set_notes;
 pub(crate) use read::{has_rings, is_container, read, unpack_etl};
 pub use save::{SaveFile, SuppressedHits, TriggerFacts};

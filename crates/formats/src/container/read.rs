@@ -365,6 +365,13 @@ fn apply_meta(meta: ContainerMeta, trace: &mut Trace) {
     trace.holders = holders.collect();
     trace.has_all_holders = meta.holders_complete && trace.holders.len() == meta.holders.len();
     trace.holders.sort_unstable();
+    let of_loops = meta.loop_peers.iter().filter_map(|peer| {
+        let thread = trace.threads.at(peer.tid, end)?;
+        Some((trace.threads.get(thread).process, peer.inode))
+    });
+    trace.loop_peers = of_loops.collect();
+    trace.loop_peers.sort_unstable();
+    trace.loop_peers.dedup();
     let peers: FxHashMap<u64, u64> = meta.connections.into_iter().collect();
     for descriptor in trace.kept_waits.iter_mut().filter_map(|wait| wait.descriptor.as_mut()) {
         descriptor.peer_inode =

@@ -6,6 +6,7 @@
 //! *Why a copy needs no pause*: as for the rings of perf events (see [`ring`](crate::ring)), what
 //! the kernel overwrites meanwhile is the oldest part, which is known after the copy and left out.
 
+mod event_loops;
 mod file_locks;
 mod hook;
 mod parts;
@@ -16,6 +17,7 @@ mod shared;
 mod sleepers;
 mod watcher;
 
+pub(crate) use event_loops::Asking;
 pub(crate) use shared::Shared;
 pub(crate) use sleepers::{Sleeper, unwind as unwind_sleepers};
 pub(crate) use watcher::{MAX_WATCHES, Seen, WatchWords, Watcher, about};
@@ -75,6 +77,8 @@ const OPTIONAL: [(&str, &str); 16] = [
     ("on_flock", "flock_lock_inode"),
     ("on_posix_lock", "posix_lock_inode"),
 ];
+/// The programs that list threads at a save.
+const LISTERS: [&str; 3] = ["on_each_thread", "on_each_poller", "on_each_event_loop"];
 /// What of `struct cpu_ring` counts events, by their name.
 const COUNTERS: [(&str, usize); 2] =
     [("sched:sched_switch", SWITCHES_AT), ("sched:sched_waking", WAKINGS_AT)];
@@ -140,6 +144,8 @@ pub(crate) struct RingsCopy {
     pub(crate) overwritten: Vec<u16>,
     /// The threads that are asleep.
     pub(crate) sleepers: Vec<Sleeper>,
+    /// What the event loops among them may have asked others for.
+    pub(crate) askings: Vec<Asking>,
     /// What waits that were written already are about.
     written: WaitedFor,
 }
@@ -318,6 +324,13 @@ impl Engine {
         Ok(sleepers)
     }
 
+    /// The threads that are asleep, and the connections of their event loops; none where the kernel
+    /// does not list them.
+    fn asleep_now(&self) -> (Vec<Sleeper>, Vec<Asking>) {
+        let sleepers = self.sleepers().unwrap_or_default();
+        (sleepers, event_loops::connections(&mut self.programs()).unwrap_or_default())
+    }
+
     /// Begins to watch waits; an error if it was not loaded to do so.
     pub(crate) fn watch(&self, watches: &[WatchWords]) -> Result<Watcher, String> {
         if !self.watch_waits {
@@ -440,12 +453,13 @@ impl Engine {
         let ended = || cpus.iter().copied().zip(ends.iter().copied());
         let parts: Vec<_> = ended().map(|(cpu, end)| self.rings.blocks_before(cpu, end)).collect();
         // Without them, waits that have not ended yet have no stacks.
-        let sleepers = self.sleepers().unwrap_or_default();
+        let (sleepers, askings) = self.asleep_now();
         let mut copy = RingsCopy {
             spans: Vec::new(),
             rings: Vec::new(),
             overwritten: Vec::new(),
             sleepers,
+            askings,
             written: WaitedFor::default(),
         };
         for ((cpu, end), mut blocks) in ended().zip(parts) {
@@ -470,9 +484,9 @@ impl Engine {
     /// The threads that are asleep, for a recording whose rings were written already: up to the end
     /// of these spans. `written`: what the waits in those rings are about.
     pub(crate) fn asleep(&self, spans: &[CpuSpan], written: &WaitedFor) -> RingsCopy {
-        let (sleepers, written) = (self.sleepers().unwrap_or_default(), written.clone());
-        let (rings, overwritten) = (Vec::new(), Vec::new());
-        RingsCopy { spans: spans.to_vec(), rings, overwritten, sleepers, written }
+        let (sleepers, askings) = self.asleep_now();
+        let (rings, overwritten, written) = (Vec::new(), Vec::new(), written.clone());
+        RingsCopy { spans: spans.to_vec(), rings, overwritten, sleepers, askings, written }
     }
 
     /// The recorded CPUs.
@@ -515,10 +529,10 @@ fn load_others(programs: &mut Ebpf, btf: &Btf, options: &Options) -> Result<(), 
     }
     let sampler: &mut PerfEvent = program(programs, "on_sample")?;
     sampler.load().map_err(failed("load a program"))?;
-    let lister: &mut Iter = program(programs, "on_each_thread")?;
-    lister.load("task", btf).map_err(failed("load a program"))?;
-    let poll_lister: &mut Iter = program(programs, "on_each_poller")?;
-    poll_lister.load("task", btf).map_err(failed("load a program"))?;
+    for name in LISTERS {
+        let lister: &mut Iter = program(programs, name)?;
+        lister.load("task", btf).map_err(failed("load a program"))?;
+    }
     if options.watch_waits {
         watcher::prepare(programs, btf)
             .map_err(|reason| refused::failed_with("load a program", reason))?;

@@ -109,6 +109,7 @@ pub(super) fn lanes(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
                 "process": id.0, "pid": pid(process),
                 "name": trace.thread_name(process.leader, selection.window.end.min(life.end)),
                 "command_line": trace.name(process.command_line), "parent_pid": process.parent_pid,
+                "control_group": trace.machine.group_path(&trace.threads, process.leader),
                 "from": loaded.at(life.start), "to": loaded.at(life.end),
                 "started": leader.start.is_some(), "ended": leader.end.is_some(),
                 "relevance": max_relevance, "ran_ns": ran_ns,

@@ -62,6 +62,7 @@ export function headerLines(row: HeaderRow): string[] {
   if (process) {
     if (process.command_line && process.command_line !== process.name)
       out.push(process.command_line.slice(0, 160));
+    if (process.control_group) out.push(`control group ${process.control_group}`);
     const start = `${process.started ? "started at" : "running before"} ${timeText(process.from)}`;
     const end = `${process.ended ? "exited at" : "still running at"} ${timeText(process.to)}`;
     out.push(`${start}, ${end}`);
