@@ -209,6 +209,35 @@ loop.poll(100)
     assert_eq!(of_it.map(|(_, inode)| *inode).collect::<Vec<u64>>(), accepted);
 }
 
+/// What a program has written over its command line is what it does at the save.
+#[test]
+fn live_a_title_is_read_at_the_save() {
+    const TITLED: &str = "$| = 1; $0 = 'shop: idle'; print qq(a\n); <STDIN>; \
+                          $0 = 'shop: idle in transaction'; print qq(b\n); sleep 100";
+    let mut perl = Command::new("perl")
+        .args(["-e", TITLED])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(perl.stdout.take().unwrap()).lines();
+    said.next().unwrap().unwrap();
+    let recorder = start("live_a_title_is_read_at_the_save");
+    let trace = recorder.map(|mut recorder| {
+        // The first save knows it as it was.
+        save(&mut recorder);
+        perl.stdin.take().unwrap().write_all(b"\n").unwrap();
+        said.next().unwrap().unwrap();
+        save(&mut recorder)
+    });
+    perl.kill().unwrap();
+    perl.wait().unwrap();
+    let Some(trace) = trace else { return };
+    let of_it = trace.threads.processes().find(|(_, process)| process.pid == perl.id());
+    let (_, process) = of_it.expect("the process");
+    assert_eq!(trace.name(process.command_line), "shop: idle in transaction");
+}
+
 /// Nobody has accepted the connection, so that its other end is not a process's yet.
 #[test]
 fn live_a_connection_that_was_not_accepted_names_who_listens() {

@@ -258,6 +258,20 @@ fn mariadb_names_its_locks() {
     );
 }
 
+/// PostgreSQL 15.18: the end of a backup, which waits for the archive.
+#[test]
+fn regression_whose_latch_it_is_says_more_than_the_latch() {
+    let stop = [
+        "postgres!WaitEventSetWait",
+        "postgres!WaitLatch",
+        "postgres!do_pg_backup_stop",
+        "postgres!pg_backup_stop",
+        "postgres!PostgresMain",
+    ];
+    let (class, _, function) = wait(&[&EPOLL, &stop]);
+    assert_eq!((class, function.as_str()), (WaitClass::Idle, "do_pg_backup_stop"));
+}
+
 /// MariaDB 10.11.19: a result that the client does not take.
 #[test]
 fn regression_a_session_that_sends_its_result_is_not_idle() {

@@ -187,11 +187,16 @@ fn a_file_system_of_a_program_waits_for_that_program() {
     assert!(text.contains("inferred: a program serves this file system (FUSE)"), "{text}");
 }
 
-/// A look at the lock once a second is no polling: PostgreSQL looks for deadlocks.
-#[test]
-fn a_lock_that_nobody_released_is_named() {
+/// A backend of PostgreSQL that waits for a row from 10 ms on, and two others that wait for commands. A
+/// wake-up after half a second is no polling: PostgreSQL looks for deadlocks.
+fn row_lock() -> (Trace, [ThreadId; 3]) {
     let mut scene = Scene::default();
-    let backend = scene.thread(100, 100, "postgres");
+    let threads @ [backend, first, second] =
+        [100, 200, 300].map(|pid| scene.thread(pid, pid, "postgres"));
+    let command =
+        ["main", "PostgresMain", "pq_getbyte", "secure_read", "|", "do_epoll_wait", "schedule"];
+    leaves(&mut scene, first, 1, 5 * MS, &command);
+    leaves(&mut scene, second, 2, 6 * MS, &command);
     let wait = scene.stack(&[
         "main",
         "heap_delete",
@@ -208,13 +213,42 @@ fn a_lock_that_nobody_released_is_named() {
     scene.wake(500 * MS, 0, IDLE, backend, WakeFlags::HARDIRQ, timer);
     scene.switch(500 * MS, 0, IDLE, Runnable, backend, NONE);
     scene.switch(501 * MS, 0, backend, Sleeping, IDLE, wait);
-    let (stall, text) = present(&finish(scene), backend);
+    (finish(scene), threads)
+}
+
+#[test]
+fn a_lock_that_nobody_released_is_named() {
+    let (trace, [backend, ..]) = row_lock();
+    let (stall, text) = present(&trace, backend);
     assert_eq!(stall.finding.pattern, Pattern::DeadEnd, "{text}");
     let cause = "CAUSE     a row lock of PostgreSQL that was not released before the recording ended; who has it";
     assert!(
         text.contains(cause) && text.contains("It waited for a row lock of PostgreSQL in"),
         "{text}"
     );
+}
+
+#[test]
+fn the_only_session_that_is_idle_in_a_transaction_holds_the_row() {
+    let (mut trace, [backend, first, second]) = row_lock();
+    let mut title = |thread: ThreadId, words: &str| {
+        let process = trace.threads.get(thread).process;
+        let title = trace.strings.intern(&format!("postgres: alice shop [local] {words}"));
+        trace.threads.process_mut(process).unwrap().command_line = title;
+        present(&trace, backend)
+    };
+    title(first, "idle");
+    let (stall, text) = title(second, "idle in transaction");
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::LongHold, Some(second)),
+        "{text}"
+    );
+    let words =
+        "postgres 300 is the only session that was idle in a transaction then, by its title";
+    assert!(text.contains(words) && text.contains("still did when the recording ended"), "{text}");
+    let (stall, text) = title(first, "idle in transaction (aborted)");
+    assert_eq!(stall.finding.culprit, None, "which of two is not known: {text}");
 }
 
 /// "loop" asks "server" at 100 ms; its own timer wakes it at 500 ms, and the answer at 900 ms.

@@ -201,11 +201,19 @@ pub(crate) fn executable_maps(pid: u32) -> Vec<ExecutableMap> {
 
 /// The executable mappings and the command line of a process. May block: see [`read_each`].
 pub(crate) fn address_space(pid: u32) -> AddressSpace {
-    let maps = executable_maps(pid);
-    let command_line = fs::read(format!("/proc/{pid}/cmdline"))
-        .map(|line| command_line(&line))
-        .unwrap_or_default();
-    AddressSpace { maps, command_line }
+    AddressSpace { maps: executable_maps(pid), command_line: command_line_of(pid) }
+}
+
+/// The command line of a process; empty if it cannot be read. May block: see [`read_each`].
+pub(crate) fn command_line_of(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline"));
+    line.map(|line| command_line(&line)).unwrap_or_default()
+}
+
+/// True for a title that a program has written over its command line, by convention with its name and a
+/// colon in front: `postgres: alice shop [local] idle in transaction`. It says what the process does now.
+pub(crate) fn is_title(command_line: &str) -> bool {
+    command_line.split(' ').next().is_some_and(|first| first.ends_with(':'))
 }
 
 /// The arguments, joined by spaces.

@@ -183,6 +183,14 @@ impl SidebandLog {
         }
     }
 
+    /// Notes what a process that is complete says now in the place of its command line.
+    pub(crate) fn retitle(&mut self, pid: u32, title: String) {
+        let latest = self.processes.get_mut(&pid).and_then(|incarnations| incarnations.last_mut());
+        if let Some(process) = latest.filter(|_| !title.is_empty()) {
+            process.command_line = title;
+        }
+    }
+
     /// True if nothing but thread names is needed from `/proc` for this live process.
     pub(crate) fn is_complete(&self, live: &LiveProcess) -> bool {
         let process = self.processes.get(&live.pid).and_then(|incarnations| incarnations.last());

@@ -194,46 +194,13 @@ impl Snapshot {
     /// Adds what can only be known now, and what the side-band lost.
     fn complete(&mut self, session: &Session, stop: &AtomicBool) {
         self.live = procfs::processes(stop);
-        let incomplete: Vec<bool> = {
-            let mut sideband = session.sideband();
-            sideband.drain();
-            let lost = sideband.log.lost() > 0;
-            self.live.iter().map(|process| lost || !sideband.log.is_complete(process)).collect()
-        };
         let mut by_process: FxHashMap<u32, Vec<Sleeper>> = FxHashMap::default();
         for sleeper in self.bpf_rings.iter_mut().flat_map(|rings| rings.sleepers.drain(..)) {
             by_process.entry(sleeper.pid).or_default().push(sleeper);
         }
         let asleep: Asleep =
             by_process.into_iter().map(|(pid, sleepers)| (pid, sleepers.into())).collect();
-        let (shared, mappings) = match &session.engine {
-            Some(engine) => (Some(Arc::clone(engine.shared())), engine.mappings()),
-            None => (None, FxHashMap::default()),
-        };
-        let items = self
-            .live
-            .iter()
-            .zip(incomplete)
-            .map(|(process, incomplete)| {
-                let asleep = asleep.get(&process.pid).cloned().unwrap_or_default();
-                let own = mappings.get(&process.pid).copied();
-                (process.pid, (process.clone(), incomplete, asleep, own))
-            })
-            .collect();
-        let (mut found, unread) = procfs::read_each(
-            items,
-            procfs::PROCESS_TIMEOUT,
-            stop,
-            move |pid, (process, incomplete, asleep, own)| {
-                let asleep = match &shared {
-                    Some(shared) => unwind_sleepers(asleep, pid, *own, shared),
-                    None => Vec::new(),
-                };
-                let space = incomplete.then(|| procfs::address_space(pid));
-                (futex::waits(process), space, asleep)
-            },
-        );
-        self.warnings.extend(unread.warnings());
+        let mut found = self.read_processes(session, &asleep, stop);
         if let Some(engine) = &session.engine {
             for (pid, unwound) in unwind_again(engine, &asleep, &found, stop) {
                 found.entry(pid).and_modify(|(_, _, sleepers)| *sleepers = unwound);
@@ -253,10 +220,17 @@ impl Snapshot {
         sideband.log.mark_exited(&living, self.clock);
         let mut unwound = Vec::new();
         for process in &self.live {
-            let (waits, space, asleep) = found.remove(&process.pid).unwrap_or_default();
+            let (waits, read, asleep) = found.remove(&process.pid).unwrap_or_default();
             self.futex_waits.extend(waits);
             unwound.extend(asleep);
-            sideband.log.complete(process, space.as_ref());
+            let space = match &read {
+                Some(Read::All(space)) => Some(space),
+                _ => None,
+            };
+            sideband.log.complete(process, space);
+            if let Some(Read::Title(title)) = read {
+                sideband.log.retitle(process.pid, title);
+            }
         }
         self.scripts =
             session.engine.as_ref().map(|engine| engine.shared().scripts()).unwrap_or_default();
@@ -276,6 +250,54 @@ impl Snapshot {
         // Not all processes are known if the recorder was stopped.
         self.peers.is_cut |= stop.load(Ordering::Relaxed);
         self.warnings.extend(session.hotplugged());
+    }
+
+    /// Reads what is still to be known of each process: all, or only the title that it has given itself.
+    fn read_processes(
+        &mut self,
+        session: &Session,
+        asleep: &Asleep,
+        stop: &AtomicBool,
+    ) -> FxHashMap<u32, Found> {
+        let (incomplete, titled): (Vec<bool>, FxHashSet<u32>) = {
+            let mut sideband = session.sideband();
+            sideband.drain();
+            let lost = sideband.log.lost() > 0;
+            let is_incomplete = |process| lost || !sideband.log.is_complete(process);
+            let lines = sideband.log.command_lines().into_iter();
+            let titled = lines.filter(|(_, line)| procfs::is_title(line)).map(|(pid, _)| pid);
+            (self.live.iter().map(is_incomplete).collect(), titled.collect())
+        };
+        let (shared, mappings) = match &session.engine {
+            Some(engine) => (Some(Arc::clone(engine.shared())), engine.mappings()),
+            None => (None, FxHashMap::default()),
+        };
+        let items = self.live.iter().zip(incomplete).map(|(process, incomplete)| {
+            let asleep = asleep.get(&process.pid).cloned().unwrap_or_default();
+            let own = mappings.get(&process.pid).copied();
+            (process.pid, (process.clone(), incomplete, asleep, own))
+        });
+        let (found, unread) = procfs::read_each(
+            items.collect(),
+            procfs::PROCESS_TIMEOUT,
+            stop,
+            move |pid, (process, incomplete, asleep, own)| {
+                let asleep = match &shared {
+                    Some(shared) => unwind_sleepers(asleep, pid, *own, shared),
+                    None => Vec::new(),
+                };
+                let read = match *incomplete {
+                    true => Some(Read::All(procfs::address_space(pid))),
+                    false if titled.contains(&pid) => {
+                        Some(Read::Title(procfs::command_line_of(pid)))
+                    }
+                    false => None,
+                };
+                (futex::waits(process), read, asleep)
+            },
+        );
+        self.warnings.extend(unread.warnings());
+        found
     }
 
     /// Adds the threads that sleep, and who has the other ends of what threads wait for.
@@ -373,8 +395,15 @@ fn time_of(record: &[u8], info: &RecordingInfo) -> Option<Time> {
 /// The threads that sleep, by process.
 type Asleep = FxHashMap<u32, Arc<[Sleeper]>>;
 
-/// What was found out about a process: futex waits, its address space, its threads that sleep.
-type Found = (Vec<FutexWaiter>, Option<AddressSpace>, Vec<Sleeper>);
+/// What was found out about a process: futex waits, what was read of its memory, its threads that sleep.
+type Found = (Vec<FutexWaiter>, Option<Read>, Vec<Sleeper>);
+
+/// What was read of a process's memory at the save.
+enum Read {
+    All(AddressSpace),
+    /// Only the title in the place of its command line.
+    Title(String),
+}
 
 /// The sleepers of processes of which too little was known to unwind them: because they had never
 /// waited long before, or have mapped more since. Their mappings are read now.

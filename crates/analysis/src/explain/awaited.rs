@@ -4,12 +4,13 @@ use super::asked::{MAX_ASKED, asked_in_vain, last_woken, only_worker, works_most
 use super::ends::lasts_until_end;
 use super::processes::{awaited_process, working_child};
 use super::sleeps::began;
+use super::transactions::idle_in_transaction;
 use super::wait_class::{class_of, kept_wait};
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
 use unhitch_model::{ThreadId, Window};
 
-/// Whom a thread waits for: who owns the lock, the process whose end it waits for, the program that
+/// Whom a thread waits for: who owns the lock, or seems to, the process whose end it waits for, the program that
 /// serves the file system, who was asked for an answer, who was given its work, or the child that works.
 pub(super) fn awaited_at_end(
     analysis: &Analysis<'_>,
@@ -20,6 +21,7 @@ pub(super) fn awaited_at_end(
         return None;
     }
     owner_at_end(analysis, thread, segment)
+        .or_else(|| idle_in_transaction(analysis, thread, segment))
         .or_else(|| awaited_process(analysis, thread, segment))
         .or_else(|| file_server(analysis, segment))
         .or_else(|| asked_in_vain(analysis, thread, segment))

@@ -27,6 +27,7 @@ mod share_lines;
 mod sleeps;
 pub mod throttling;
 mod timed_waits;
+mod transactions;
 mod wait_class;
 
 pub use chain::{ChainLink, LinkState};
@@ -62,6 +63,7 @@ pub(crate) use runner::active_ns;
 use runner::runner_of;
 use sleeps::began;
 use timed_waits::{join_timed_waits, looks};
+pub(crate) use transactions::is_of_transaction;
 use unhitch_model::{ThreadId, Time, Window};
 
 /// Maximum segments of one thread that are explained by one core.

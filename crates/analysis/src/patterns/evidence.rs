@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::finding::Evidence;
-use crate::explain::{Cause, Hop, Meanwhile, Piece, is_idle};
+use crate::explain::{Cause, Hop, Meanwhile, Piece, is_idle, is_of_transaction};
 use crate::locks::released_by_others;
 use crate::stacks::InterruptSource;
 use crate::wording::sentence::{Sentence, plural, sentence};
@@ -227,6 +227,11 @@ impl Case<'_> {
         let Some(hop) = self.explanation.hops.get(weak.hop) else { return Sentence::default() };
         let (sleeper, part) = (self.name(hop.sleeper), self.percent(ns));
         match weak.kind {
+            WeakKind::NoWake if is_of_transaction(self.analysis, hop.wait_stack) => sentence!(
+                "the recording ends before the lock is released; {} is the only session that was idle \
+                 in a transaction then, by its title",
+                self.name(hop.by)
+            ),
             WeakKind::NoWake => Sentence::from(
                 "the recording ends before the lock is released; its owner was read from the lock",
             ),

@@ -96,12 +96,20 @@ fn until_when(case: &Case<'_>, holder: ThreadId, hop: &Hop, held_ns: u64) -> Sen
             "{} owned it for {}, and still did when {}.",
             case.name(holder),
             case.part(held_ns),
-            match hop.slept.end < case.analysis.timeline.window().end {
+            match is_over(case, hop) {
                 true => "a signal interrupted the wait",
                 false => "the recording ended",
             }
         ),
     }
+}
+
+/// True if the wait of a hop ended before the recording did, even if the stall ended before that.
+fn is_over(case: &Case<'_>, hop: &Hop) -> bool {
+    let (analysis, end) = (case.analysis, hop.slept.end);
+    let last = analysis.segments(hop.sleeper, Window::new(end.minus(1), end)).pop();
+    let ended = last.map(|last| analysis.timeline.end_of_sleep(analysis.trace, hop.sleeper, &last));
+    ended.unwrap_or(end) < analysis.timeline.window().end
 }
 
 /// What the holder did while it held the lock.
