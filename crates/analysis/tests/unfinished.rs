@@ -247,6 +247,7 @@ fn the_only_session_that_is_idle_in_a_transaction_holds_the_row() {
     let words =
         "postgres 300 is the only session that was idle in a transaction then, by its title";
     assert!(text.contains(words) && text.contains("still did when the recording ended"), "{text}");
+    assert!(text.contains("kept the row lock while it was idle in its transaction."), "{text}");
     let (stall, text) = title(first, "idle in transaction (aborted)");
     assert_eq!(stall.finding.culprit, None, "which of two is not known: {text}");
 }

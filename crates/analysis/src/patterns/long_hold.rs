@@ -6,7 +6,7 @@ use super::case::{samples_of, weaken};
 use super::disks;
 use super::finding::{Finding, Pattern};
 use crate::WaitClass;
-use crate::explain::{Cause, Hop};
+use crate::explain::{Cause, Hop, is_of_transaction};
 use crate::samples::HotSpot;
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, plural, sentence};
@@ -23,6 +23,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let hop = case.hop_to(holder)?;
     // Nobody ran on for a lock but whoever had it in this way.
     let ran_on = hop.meanwhile.is_some();
+    // It is known as the holder by that.
+    let in_transaction = hop.wake.is_none() && is_of_transaction(case.analysis, hop.wait_stack);
     let the_lock = wait_words::the_lock(case.analysis, hop);
     let mut sentences = case.waited_for_lock_in();
     sentences.extend(came_through(case, hop).filter(|_| !ran_on));
@@ -43,6 +45,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             let doing = sentence!(" while computing in {} ({})", place, samples_of(spot));
             (name, doing)
         }
+        None if in_transaction => {
+            (waited_in(case, hop), Sentence::from(" while it was idle in its transaction"))
+        }
         None => (waited_in(case, hop), hold.main_activity()),
     };
     let cause = match ran_on {
@@ -61,6 +66,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         advice: match case.analysis.stacks.advice(hop.wait_stack) {
             Some(advice) => advice,
             None if ran_on => "",
+            None if in_transaction => {
+                "End the transaction before waiting for anything else; \
+                 idle_in_transaction_session_timeout ends those that are forgotten."
+            }
             None => "Do less under the lock, or work on a copy outside it.",
         }
         .to_owned(),
