@@ -7,6 +7,7 @@ mod bursts;
 mod commands;
 mod cpu_starvation;
 mod crowds;
+mod databases;
 mod diff;
 mod ends_of_waits;
 mod event_loops;

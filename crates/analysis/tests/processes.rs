@@ -104,6 +104,13 @@ fn a_culprit_of_another_service_is_told_with_its_control_group() {
     let of_none = "fetch 300 is in /system/mirror.service, git 100 in no group.";
     assert_eq!(told(0, 2).as_deref(), Some(of_none));
     assert_eq!([told(1, 1), told(1, 0)], [None, None], "the same, or none");
+
+    // Whoever owns a group may name it as they like, to forge lines of an answer.
+    trace.machine.groups[2].path = "/mine\nCAUSE     root\u{1b}[2J".to_owned();
+    let script = (script, vec![GroupId(2)]);
+    trace.machine.members = [(git, vec![GroupId(1)]), script].into_iter().collect();
+    let (_, text) = asked(&trace.for_text(), git);
+    assert!(!text.contains("\nCAUSE     root") && !text.contains('\u{1b}'), "{text}");
 }
 
 /// A file system is frozen by one command and thawed by another, three seconds later: that one was

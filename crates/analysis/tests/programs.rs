@@ -45,7 +45,7 @@ fn recorded(scene: &mut Scene, frames: &[&str]) -> StackId {
 }
 
 /// The class of a recorded wait, what it is called, and the function that an answer names.
-fn wait(frames: &[&[&str]]) -> (WaitClass, String, String) {
+pub(crate) fn wait(frames: &[&[&str]]) -> (WaitClass, String, String) {
     let mut scene = Scene::default();
     let stack = recorded(&mut scene, &frames.concat());
     let trace = scene.finish(1, 1000);
@@ -54,17 +54,17 @@ fn wait(frames: &[&[&str]]) -> (WaitClass, String, String) {
     (analysis.stacks.class(stack), words, text::own_function(&analysis, stack))
 }
 
-fn lock(frames: &[&[&str]]) -> (String, String) {
+pub(crate) fn lock(frames: &[&[&str]]) -> (String, String) {
     let (class, words, function) = wait(frames);
     assert_eq!(class, WaitClass::Lock, "{frames:?}");
     (words, function)
 }
 
-fn named(words: &str, function: &str) -> (String, String) {
+pub(crate) fn named(words: &str, function: &str) -> (String, String) {
     (words.to_owned(), function.to_owned())
 }
 
-const EPOLL: [&str; 9] = [
+pub(crate) const EPOLL: [&str; 9] = [
     "__schedule",
     "schedule",
     "schedule_hrtimeout_range_clock",
@@ -75,7 +75,7 @@ const EPOLL: [&str; 9] = [
     "",
     "libc.so.6!epoll_wait",
 ];
-const FUTEX: [&str; 10] = [
+pub(crate) const FUTEX: [&str; 10] = [
     "__schedule",
     "schedule",
     "futex_do_wait",
@@ -87,13 +87,13 @@ const FUTEX: [&str; 10] = [
     "entry_SYSCALL_64_after_hwframe",
     "",
 ];
-const CONDITION: [&str; 4] = [
+pub(crate) const CONDITION: [&str; 4] = [
     "libc.so.6!__futex_abstimed_wait_common64",
     "libc.so.6!__futex_abstimed_wait_common",
     "libc.so.6!__pthread_cond_wait_common",
     "libc.so.6!pthread_cond_timedwait",
 ];
-const POLL: [&str; 8] = [
+pub(crate) const POLL: [&str; 8] = [
     "__schedule",
     "schedule",
     "schedule_hrtimeout_range_clock",
@@ -103,7 +103,7 @@ const POLL: [&str; 8] = [
     "",
     "libc.so.6!poll",
 ];
-const SLEEP: [&str; 11] = [
+pub(crate) const SLEEP: [&str; 11] = [
     "__schedule",
     "schedule",
     "do_nanosleep",
@@ -117,202 +117,12 @@ const SLEEP: [&str; 11] = [
     "libc.so.6!nanosleep",
 ];
 
-/// PostgreSQL 15.18 of Debian 12.
-#[test]
-fn postgresql_names_its_locks() {
-    let sleep = ["postgres!WaitEventSetWait", "postgres!WaitLatch", "postgres!ProcSleep"];
-    let acquire = ["postgres+0x45d95c", "postgres!LockAcquireExtended"];
-    let update = [
-        "postgres!XactLockTableWait",
-        "postgres!heap_update",
-        "postgres+0x19ed8d",
-        "postgres!standard_ExecutorRun",
-        "postgres!PostgresMain",
-    ];
-    assert_eq!(
-        lock(&[&EPOLL, &sleep, &acquire, &update]),
-        named("row lock of PostgreSQL", "heap_update")
-    );
-    let open = ["postgres!LockRelationOid", "postgres!RangeVarGetRelidExtended"];
-    assert_eq!(
-        lock(&[&EPOLL, &sleep, &acquire, &open]),
-        named("table lock of PostgreSQL", "RangeVarGetRelidExtended")
-    );
-    let lightweight = [
-        "libc.so.6!__futex_abstimed_wait_common64",
-        "libc.so.6!__new_sem_wait_slow64.constprop.0",
-        "postgres!PGSemaphoreLock",
-        "postgres!LWLockAcquire",
-        "postgres!ProcSleep",
-    ];
-    assert_eq!(
-        lock(&[&FUTEX, &lightweight, &acquire, &update]),
-        named("lightweight lock of PostgreSQL", "heap_update")
-    );
-}
-
-/// PostgreSQL 15.18: a unique key of INSERT … ON CONFLICT, and an index that is made beside others.
-#[test]
-fn a_wait_for_a_transaction_of_postgresql_is_no_row_lock() {
-    let sleep = ["postgres!WaitEventSetWait", "postgres!WaitLatch", "postgres!ProcSleep"];
-    let acquire = ["postgres+0x45d95c", "postgres!LockAcquireExtended"];
-    let key = [
-        "postgres!XactLockTableWait",
-        "postgres+0x2fa518",
-        "postgres!ExecCheckIndexConstraints",
-        "postgres+0x32762c",
-        "postgres!standard_ExecutorRun",
-        "postgres!PortalRun",
-        "postgres!PostgresMain",
-    ];
-    let index = [
-        "postgres!VirtualXactLock",
-        "postgres!WaitForOlderSnapshots",
-        "postgres!DefineIndex",
-        "postgres+0x478cf5",
-        "postgres!standard_ProcessUtility",
-        "postgres!PortalRun",
-        "postgres!PostgresMain",
-    ];
-    for wanted in [key, index] {
-        let (words, _) = lock(&[&EPOLL, &sleep, &acquire, &wanted]);
-        assert_eq!(words, "lock on a transaction of PostgreSQL");
-    }
-}
-
-/// PostgreSQL 15.18: VACUUM at a page that a cursor is on.
-#[test]
-fn a_pinned_page_of_postgresql_is_a_lock() {
-    let vacuum = [
-        "postgres!WaitEventSetWait",
-        "postgres!WaitLatch",
-        "postgres!ProcWaitForSignal",
-        "postgres!LockBufferForCleanup",
-        "postgres!heap_vacuum_rel",
-        "postgres+0x2e8e9f",
-        "postgres!vacuum",
-        "postgres!ExecVacuum",
-        "postgres!standard_ProcessUtility",
-        "postgres!PortalRun",
-        "postgres!PostgresMain",
-    ];
-    assert_eq!(lock(&[&EPOLL, &vacuum]), named("buffer pin of PostgreSQL", "heap_vacuum_rel"));
-}
-
-#[test]
-fn a_session_of_postgresql_waits_for_its_clients_next_command() {
-    let command = [
-        "postgres!WaitEventSetWait",
-        "postgres!secure_read",
-        "postgres+0x34b406",
-        "postgres!pq_getbyte",
-        "postgres!PostgresMain",
-    ];
-    let found = wait(&[&EPOLL, &command]);
-    assert_eq!(
-        found,
-        (WaitClass::Idle, "its client's next command".to_owned(), "PostgresMain".to_owned())
-    );
-}
-
-/// MariaDB 10.11.19 of Debian 12, whose binary has no names for InnoDB's functions.
-#[test]
-fn mariadb_names_its_locks() {
-    let row = [
-        "mariadbd+0xd5b023",
-        "mariadbd+0xdb657f",
-        "mariadbd+0xd21751",
-        "mariadbd!handler::ha_index_read_map",
-        "mariadbd!handler::read_range_first",
-        "mariadbd!QUICK_RANGE_SELECT::get_next",
-        "mariadbd+0x76cdf8",
-        "mariadbd!mysql_update",
-        "mariadbd!do_command",
-    ];
-    assert_eq!(
-        lock(&[&FUTEX, &CONDITION, &row]),
-        named("row lock or latch of MariaDB", "mysql_update")
-    );
-    let metadata = [
-        "mariadbd!MDL_wait::timed_wait",
-        "mariadbd!MDL_context::acquire_lock",
-        "mariadbd!open_table",
-        "mariadbd!mysql_update",
-    ];
-    assert_eq!(
-        lock(&[&FUTEX, &CONDITION, &metadata]),
-        named("metadata lock of MariaDB", "open_table")
-    );
-    let table = [
-        "mariadbd+0xefd486",
-        "mariadbd!thr_multi_lock",
-        "mariadbd!mysql_lock_tables",
-        "mariadbd!lock_tables",
-        "mariadbd!open_and_lock_tables",
-        "mariadbd!mysql_execute_command",
-        "mariadbd!do_command",
-    ];
-    assert_eq!(
-        lock(&[&FUTEX, &CONDITION, &table]),
-        named("table lock of MariaDB", "mysql_execute_command")
-    );
-}
-
-/// PostgreSQL 15.18: the end of a backup, which waits for the archive.
-#[test]
-fn regression_whose_latch_it_is_says_more_than_the_latch() {
-    let stop = [
-        "postgres!WaitEventSetWait",
-        "postgres!WaitLatch",
-        "postgres!do_pg_backup_stop",
-        "postgres!pg_backup_stop",
-        "postgres!PostgresMain",
-    ];
-    let (class, _, function) = wait(&[&EPOLL, &stop]);
-    assert_eq!((class, function.as_str()), (WaitClass::Idle, "do_pg_backup_stop"));
-}
-
-/// MariaDB 10.11.19: a result that the client does not take.
-#[test]
-fn regression_a_session_that_sends_its_result_is_not_idle() {
-    let write = [
-        "mariadbd!vio_io_wait",
-        "mariadbd!vio_socket_io_wait",
-        "mariadbd!vio_write",
-        "mariadbd+0xbb5f4c",
-        "mariadbd!net_flush",
-        "mariadbd!do_command",
-    ];
-    let (class, words, _) = wait(&[&POLL, &write]);
-    assert_eq!(
-        (class, words.as_str()),
-        (WaitClass::Network, "room in the connection to its client")
-    );
-}
-
 /// curl 7.88: the program has no names, and the library's function is the one that it called to wait.
 #[test]
 fn regression_what_a_program_without_names_called_to_wait_is_named() {
     let perform =
         ["libcurl.so.4.8.0+0x2b1c3", "libcurl.so.4.8.0!curl_easy_perform", "curl+0x1bcc1"];
     assert_eq!(wait(&[&POLL, &perform]).2, "curl_easy_perform");
-}
-
-#[test]
-fn a_session_of_mariadb_waits_for_its_clients_next_command() {
-    let read = [
-        "mariadbd!vio_io_wait",
-        "mariadbd!vio_socket_io_wait",
-        "mariadbd!vio_read",
-        "mariadbd+0xbb6f4c",
-        "mariadbd!my_net_read_packet_reallen",
-        "mariadbd!do_command",
-    ];
-    let found = wait(&[&POLL, &read]);
-    assert_eq!(
-        found,
-        (WaitClass::Idle, "its client's next command".to_owned(), "do_command".to_owned())
-    );
 }
 
 /// OpenJDK 17.0.15 of Debian 12.
@@ -427,27 +237,6 @@ fn a_semaphore_is_a_lock_or_a_message() {
     assert_eq!(wait(&[&system, &own]), semaphore("System V semaphore"));
 }
 
-/// SQLite 3.40.1 of Debian 12, and the same where the library has no names.
-#[test]
-fn sqlite_polls_for_the_lock_on_its_file() {
-    let busy = [
-        "libc.so.6!usleep",
-        "libsqlite3.so.0.8.6+0xaa1b4",
-        "libsqlite3.so.0.8.6!sqlite3InvokeBusyHandler",
-        "libsqlite3.so.0.8.6!sqlite3BtreeBeginTrans",
-        "libsqlite3.so.0.8.6!sqlite3_step",
-    ];
-    assert_eq!(
-        lock(&[&SLEEP, &busy]),
-        named("lock on the database file", "sqlite3BtreeBeginTrans")
-    );
-    let nameless =
-        ["libc.so.6!usleep", "libsqlite3.so.0.8.6+0xaa1b4", "libsqlite3.so.0.8.6!sqlite3_step"];
-    assert_eq!(lock(&[&SLEEP, &nameless]), named("lock on the database file", "sqlite3_step"));
-    let own = ["libc.so.6!usleep", "app!wait_a_moment", "libsqlite3.so.0.8.6!sqlite3_step"];
-    assert_eq!(wait(&[&SLEEP, &own]).0, WaitClass::Timer, "a callback of the program sleeps");
-}
-
 /// flock of util-linux, and Go 1.26.
 #[test]
 fn a_lock_on_a_file_is_one_in_any_program() {
@@ -519,24 +308,6 @@ fn the_loop_of_gtk_is_idle() {
         "python3.11!_PyEval_EvalFrameDefault",
     ];
     assert_eq!(wait(&[&POLL, &main]).0, WaitClass::Idle);
-}
-
-/// Berkeley DB 5.3: a page that another transaction has written to.
-#[test]
-fn a_page_of_berkeley_db_is_locked() {
-    let put = [
-        "libdb-5.3.so!__db_pthread_mutex_lock",
-        "libdb-5.3.so!__lock_get_internal",
-        "libdb-5.3.so!__lock_get",
-        "libdb-5.3.so!__db_lget",
-        "libdb-5.3.so!__bam_search",
-        "libdb-5.3.so+0x38862",
-        "libdb-5.3.so!__db_put_pp",
-        "ledger!post_entry",
-        "ledger!main",
-    ];
-    let (words, function) = lock(&[&FUTEX, &CONDITION, &put]);
-    assert_eq!((words.as_str(), function.as_str()), ("lock of Berkeley DB", "__db_lget"));
 }
 
 /// What an event handler waits for is its own, though the toolkit's loop called it.

@@ -283,7 +283,7 @@ impl Trace {
         }
     }
 
-    /// The trace for printing: every name, note and warning is on one line, without control
+    /// The trace for printing: every name, path of a control group, note and warning is on one line, without control
     /// characters ([`visible`]). Ids, times and numbers stay the same. Paths of modules stay as
     /// they are until they are [`shown`](Self::shown).
     pub fn for_text(mut self) -> Self {
@@ -316,6 +316,8 @@ impl Trace {
         [&mut meta.host, &mut meta.kernel, &mut meta.arch, &mut meta.producer, &mut meta.notes]
             .into_iter()
             .for_each(change);
+        // Users name their own groups.
+        self.machine.groups.iter_mut().map(|group| &mut group.path).for_each(change);
         let by_kind = std::mem::take(&mut self.by_kind);
         self.by_kind =
             by_kind.into_iter().map(|(kind, count)| (visible(&kind).into_owned(), count)).collect();

@@ -309,7 +309,14 @@ impl Snapshot {
         let pids = self.live.iter().map(|process| process.pid);
         let end = Instant::now() + peers::TIME_LIMIT;
         let inodes = waited_for.inodes.into_iter().collect();
-        self.peers = peers::find(pids, inodes, &sockets, &rings.askings, end);
+        self.peers = peers::find(pids, inodes, &sockets, &rings.askings.all, end);
+        if rings.askings.is_cut {
+            self.warnings.push(
+                "whom event loops asked is not fully known: they wait for more connections than are \
+                 looked at"
+                    .to_owned(),
+            );
+        }
         if self.peers.is_cut {
             self.warnings.push(
                 "which processes have the other ends of pipes and sockets is not fully known: not \

@@ -117,10 +117,8 @@ struct FiguresJson {
 
 #[derive(Serialize, Debug)]
 struct LinkJson {
-    pid: u32,
-    tid: u32,
-    process: String,
-    thread: String,
+    #[serde(flatten)]
+    thread: ThreadJson,
     state: &'static str,
     from_ns: u64,
     to_ns: u64,
@@ -278,8 +276,6 @@ fn readings_json(analysis: &Analysis<'_>, stall: &Stall) -> Option<ReadingsJson>
 
 fn link_json(analysis: &Analysis<'_>, link: &ChainLink, at: Time) -> LinkJson {
     let trace = analysis.trace;
-    let ThreadJson { pid, tid, process, thread, control_group: _ } =
-        thread_json(analysis, link.thread, at);
     let wait = link.wait(analysis);
     let wake = match &link.hop {
         Some(hop) => {
@@ -302,10 +298,7 @@ fn link_json(analysis: &Analysis<'_>, link: &ChainLink, at: Time) -> LinkJson {
         None => None,
     };
     LinkJson {
-        pid,
-        tid,
-        process,
-        thread,
+        thread: thread_json(analysis, link.thread, at),
         state: link.state.name(),
         from_ns: link.window.start.nanos(),
         to_ns: link.window.end.nanos(),

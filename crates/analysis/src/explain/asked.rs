@@ -102,6 +102,7 @@ pub(super) fn asked_by_loop(
     workers.next().is_none().then_some(only)
 }
 
+/// Who works for the event loops of `process` in that of `peer`.
 fn worker(
     analysis: &Analysis<'_>,
     process: ProcessId,

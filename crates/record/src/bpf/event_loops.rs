@@ -25,16 +25,26 @@ pub(crate) struct Asking {
     pub(crate) peer_inode: u64,
 }
 
-/// The connections of all event loops; of a loop with more descriptors than are looked at, none.
-pub(super) fn connections(programs: &mut Ebpf) -> Result<Vec<Asking>, Error> {
+/// The connections of event loops.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Askings {
+    /// Of a loop with more descriptors than are looked at, none.
+    pub(crate) all: Vec<Asking>,
+    /// True if there were more than are kept.
+    pub(crate) is_cut: bool,
+}
+
+/// The connections of all event loops.
+pub(super) fn connections(programs: &mut Ebpf) -> Result<Askings, Error> {
     let list = list_threads(programs, "on_each_event_loop")?;
     read(list).map_err(failed("list the connections of event loops"))
 }
 
-fn read(list: File) -> io::Result<Vec<Asking>> {
+fn read(list: File) -> io::Result<Askings> {
     let mut bytes = Vec::new();
     list.take((MAX * ENTRY_BYTES) as u64).read_to_end(&mut bytes)?;
-    Ok(whole(bytes.chunks_exact(ENTRY_BYTES).filter_map(parse).collect()))
+    let all = whole(bytes.chunks_exact(ENTRY_BYTES).filter_map(parse).collect());
+    Ok(Askings { all, is_cut: bytes.len() == MAX * ENTRY_BYTES })
 }
 
 fn parse(entry: &[u8]) -> Option<Asking> {

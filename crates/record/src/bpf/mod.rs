@@ -17,7 +17,7 @@ mod shared;
 mod sleepers;
 mod watcher;
 
-pub(crate) use event_loops::Asking;
+pub(crate) use event_loops::{Asking, Askings};
 pub(crate) use shared::Shared;
 pub(crate) use sleepers::{Sleeper, unwind as unwind_sleepers};
 pub(crate) use watcher::{MAX_WATCHES, Seen, WatchWords, Watcher, about};
@@ -145,7 +145,7 @@ pub(crate) struct RingsCopy {
     /// The threads that are asleep.
     pub(crate) sleepers: Vec<Sleeper>,
     /// What the event loops among them may have asked others for.
-    pub(crate) askings: Vec<Asking>,
+    pub(crate) askings: Askings,
     /// What waits that were written already are about.
     written: WaitedFor,
 }
@@ -326,7 +326,7 @@ impl Engine {
 
     /// The threads that are asleep, and the connections of their event loops; none where the kernel
     /// does not list them.
-    fn asleep_now(&self) -> (Vec<Sleeper>, Vec<Asking>) {
+    fn asleep_now(&self) -> (Vec<Sleeper>, Askings) {
         let sleepers = self.sleepers().unwrap_or_default();
         (sleepers, event_loops::connections(&mut self.programs()).unwrap_or_default())
     }
