@@ -6,6 +6,7 @@ use crate::facts::Refusals;
 use crate::grouped::{Grouped, Starts};
 use crate::locks::kernel_locks::KernelLocks;
 use crate::locks::waiters::Waiters;
+use crate::memo::Memo;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;
 use crate::stacks::classes::StackClasses;
@@ -22,7 +23,9 @@ use unhitch_model::{KeptWait, KeptWake, ProcessId, ThreadId, Trace, Window};
 /// recording.
 pub(crate) type Releasing = FxHashMap<u64, FxHashSet<u32>>;
 
-/// The indices that all questions about a trace share.
+/// The indices that all questions about a trace share. *Why one thread computes what is computed on first
+/// use:* threads that explain stalls side by side ask for it. One that let others help would take up more
+/// work while it waits for them, ask for the same there, and wait for itself.
 pub struct Analysis<'t> {
     /// The trace.
     pub trace: &'t Trace,
@@ -56,6 +59,10 @@ pub struct Analysis<'t> {
     refusals: OnceLock<Refusals>,
     /// Which threads serve disks that are files, computed on first use.
     disk_servers: OnceLock<Vec<ThreadId>>,
+    /// Whom a thread asked in a sleep that no answer ended, of so many that each asked the next.
+    pub(crate) asked: Memo<(ThreadId, Window, usize)>,
+    /// Whom the event loops of a process asked.
+    pub(crate) asked_by_loop: Memo<(ProcessId, Window, usize)>,
     /// The kernel locks that its threads waited for.
     pub(crate) kernel_locks: KernelLocks,
 }
@@ -86,6 +93,8 @@ impl<'t> Analysis<'t> {
             disk_servers: OnceLock::new(),
             process_times: OnceLock::new(),
             members: OnceLock::new(),
+            asked: Memo::default(),
+            asked_by_loop: Memo::default(),
         }
     }
 

@@ -22,6 +22,7 @@ pub mod flame;
 mod grouped;
 mod locks;
 pub mod lod;
+mod memo;
 pub mod patterns;
 pub mod samples;
 mod stacks;

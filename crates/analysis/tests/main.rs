@@ -13,6 +13,7 @@ mod ends_of_waits;
 mod event_loops;
 mod facts;
 mod finding;
+mod first_use;
 mod gave_up;
 mod group_limits;
 mod holders;

@@ -412,3 +412,47 @@ fn regression_an_event_loop_that_serves_others_waits_for_whom_it_asked() {
     let (culprit, text) = asked(&trace, until(1_000));
     assert_eq!(culprit, Some(gateway), "{text}");
 }
+
+/// Twelve processes, of which each has asked each other: following every path between them would take days.
+#[test]
+fn regression_event_loops_that_all_ask_each_other_are_followed_once() {
+    let mut scene = Scene::default();
+    let all: Vec<ThreadId> =
+        (1..13).map(|pid| scene.thread(pid * 100, pid * 100, "peer")).collect();
+    let poll = ["main", "serve", "epoll_wait", "|", "ep_poll", "do_epoll_wait", "schedule"];
+    let (poll, send) =
+        (scene.stack(&poll), scene.stack(&["main", "send", "|", "unix_stream_sendmsg"]));
+    for (number, &one) in (0..).zip(&all) {
+        scene.switch(MS + number * 10, 0, IDLE, Runnable, one, NONE);
+        scene.switch(MS + number * 10 + 5, 0, one, Sleeping, IDLE, poll);
+    }
+    for (asker, &one) in (1..).zip(&all) {
+        let at = 100 * MS * asker;
+        scene.wake(at, 3, IDLE, one, WakeFlags::HARDIRQ, NONE);
+        scene.switch(at, 0, IDLE, Runnable, one, NONE);
+        for (number, &other) in (1..).zip(all.iter().filter(|other| **other != one)) {
+            scene.wake(at + number * 10, 0, one, other, WakeFlags::default(), send);
+            scene.switch(at + number * 10, 1, IDLE, Runnable, other, NONE);
+            scene.switch(at + number * 10 + 5, 1, other, Sleeping, IDLE, poll);
+        }
+        scene.switch(at + 500, 0, one, Sleeping, IDLE, poll);
+    }
+    let mut trace = scene.finish(4, 3_000 * MS);
+    let process = |thread: ThreadId| trace.threads.get(thread).process;
+    let pairs = || all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)));
+    let inode = |thread: ThreadId| u64::from(process(thread).0) + 1;
+    let peers = pairs().filter(|(one, other)| one != other);
+    trace.loop_peers = peers.map(|(one, other)| (process(one), inode(other))).collect();
+    let holder = |&process: &ThreadId| Holder {
+        inode: inode(process),
+        process,
+        fd: 5,
+        reads: true,
+        writes: true,
+    };
+    trace.holders = all.iter().map(holder).collect();
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let query = Query { victims: all.clone(), ..Query::default() };
+    let stalls = diagnose(&analysis, &query);
+    assert!(stalls.iter().all(|stall| stall.finding.culprit.is_none()), "nobody works");
+}

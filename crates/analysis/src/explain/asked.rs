@@ -27,7 +27,8 @@ pub(crate) fn asked_in_vain(
     asked(analysis, thread, sleep, MAX_ASKED)
 }
 
-/// The same for a chain of `most` threads at most, each of which asked the next.
+/// The same for a chain of `most` threads at most, each of which asked the next. *Why answers are kept:*
+/// those who ask each other would be followed along every path between them.
 fn asked(
     analysis: &Analysis<'_>,
     thread: ThreadId,
@@ -38,8 +39,19 @@ fn asked(
     if most == 0 || !is_unanswered() {
         return None;
     }
-    let process = |thread: ThreadId| analysis.trace.threads.get(thread).process;
     let since = Window::new(began(analysis, sleep), sleep.window.end);
+    let find = || asked_since(analysis, thread, sleep, (since, most));
+    analysis.asked.answer((thread, since, most), find)
+}
+
+/// The same of a sleep that nobody answered in `since`.
+fn asked_since(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    sleep: &Segment,
+    (since, most): (Window, usize),
+) -> Option<ThreadId> {
+    let process = |thread: ThreadId| analysis.trace.threads.get(thread).process;
     let before = || answered_before(analysis, thread, sleep);
     let class = class_of(analysis, sleep);
     let is_unanswered_loop =
@@ -95,11 +107,14 @@ pub(super) fn asked_by_loop(
     since: Window,
     most: usize,
 ) -> Option<ThreadId> {
-    let mut workers = loop_peers(analysis, process)
-        .into_iter()
-        .filter_map(|peer| worker(analysis, process, peer, (since, most.checked_sub(1)?)));
-    let only = workers.next()?;
-    workers.next().is_none().then_some(only)
+    let most = most.checked_sub(1)?;
+    analysis.asked_by_loop.answer((process, since, most), || {
+        let mut workers = loop_peers(analysis, process)
+            .into_iter()
+            .filter_map(|peer| worker(analysis, process, peer, (since, most)));
+        let only = workers.next()?;
+        workers.next().is_none().then_some(only)
+    })
 }
 
 /// Who works for the event loops of `process` in that of `peer`.

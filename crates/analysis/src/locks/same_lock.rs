@@ -11,7 +11,6 @@ use crate::explain::class_of;
 use crate::stacks::WaitClass;
 use crate::stacks::text::deepest_function;
 use crate::timeline::Segment;
-use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use unhitch_model::{NameId, StackId, ThreadId};
 
@@ -40,30 +39,16 @@ pub(crate) fn leaf(analysis: &Analysis<'_>, stack: StackId) -> Option<NameId> {
 }
 
 fn all_releasing(analysis: &Analysis<'_>) -> Releasing {
-    let pairs: FxHashSet<(StackId, u64)> = (1..analysis.timeline.threads() as u32)
-        .into_par_iter()
-        .fold(FxHashSet::default, |mut pairs, thread| {
-            analysis.timeline.each_segment(
-                analysis.trace,
-                ThreadId(thread),
-                analysis.timeline.window(),
-                &mut |segment| {
-                    if let Some(wake) =
-                        segment.wake().filter(|_| waits_for_lock(analysis, &segment))
-                    {
-                        pairs.insert((
-                            analysis.trace.wakings.stack[wake],
-                            analysis.stacks.signature(segment.wait_stack(analysis.trace)),
-                        ));
-                    }
-                },
-            );
-            pairs
-        })
-        .reduce(FxHashSet::default, |mut all, pairs| {
-            all.extend(pairs);
-            all
+    let Analysis { trace, timeline, stacks, .. } = analysis;
+    let mut pairs: FxHashSet<(StackId, u64)> = FxHashSet::default();
+    for thread in (1..timeline.threads() as u32).map(ThreadId) {
+        timeline.each_segment(trace, thread, timeline.window(), &mut |segment| {
+            let wake = segment.wake().filter(|_| waits_for_lock(analysis, &segment));
+            pairs.extend(wake.map(|wake| {
+                (trace.wakings.stack[wake], stacks.signature(segment.wait_stack(trace)))
+            }));
         });
+    }
     let mut numbers: FxHashMap<String, u32> = FxHashMap::default();
     let mut functions: FxHashMap<StackId, Option<u32>> = FxHashMap::default();
     let mut releasing = Releasing::default();

@@ -6,7 +6,6 @@ use super::{Cell, NONE, Name};
 use crate::Analysis;
 use crate::diagnose::{Query, Stall, diagnose};
 use crate::stacks::{StackKind, WaitClass, WakeContext};
-use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -209,16 +208,10 @@ impl<'a> Source<'a> {
             return stack;
         }
         let firsts = self.same[kind as usize].get_or_init(|| {
-            let all = 0..self.analysis.trace.stacks.len() as u32;
-            let hashes: Vec<u64> = all
-                .clone()
-                .into_par_iter()
-                .map(|stack| self.hash_of(kind, StackId(stack)))
-                .collect();
+            // By this thread alone: whoever fills cells side by side asks for it (see `Analysis`).
+            let all = (0..self.analysis.trace.stacks.len() as u32).map(StackId);
             let mut first_of: FxHashMap<u64, StackId> = FxHashMap::default();
-            all.zip(hashes)
-                .map(|(stack, hash)| *first_of.entry(hash).or_insert(StackId(stack)))
-                .collect()
+            all.map(|stack| *first_of.entry(self.hash_of(kind, stack)).or_insert(stack)).collect()
         });
         firsts.get(stack.index()).copied().unwrap_or(stack)
     }
