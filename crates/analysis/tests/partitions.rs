@@ -138,6 +138,11 @@ fn assert_partition(analysis: &Analysis<'_>, window: Window) {
             expected.duration_ns()
         );
         assert!(chain.windows(2).all(|pair| pair[0].window.end == pair[1].window.start));
+        let (told, waits): (usize, u32) = (
+            chain.iter().map(|link| link.hops).sum(),
+            explanation.hops.iter().map(|hop| hop.waits).sum(),
+        );
+        assert!(told <= waits as usize, "a wait is told twice: {chain:#?}");
     }
 }
 

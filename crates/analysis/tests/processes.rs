@@ -101,7 +101,7 @@ fn a_culprit_of_another_service_is_told_with_its_control_group() {
     };
     let both = "fetch 300 is in /system/mirror.service, git 100 in /user.";
     assert_eq!(told(1, 2).as_deref(), Some(both));
-    let of_none = "fetch 300 is in /system/mirror.service, git 100 in no group.";
+    let of_none = "fetch 300 is in /system/mirror.service.";
     assert_eq!(told(0, 2).as_deref(), Some(of_none));
     assert_eq!([told(1, 1), told(1, 0)], [None, None], "the same, or none");
 

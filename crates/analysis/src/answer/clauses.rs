@@ -221,17 +221,11 @@ fn groups(proofs: &Proofs<'_>) -> Option<Clause> {
     if of_culprit == of_victim || of_culprit == "/" {
         return None;
     }
-    let of_victim = match of_victim {
-        "/" => "no group",
-        path => path,
-    };
-    let sentence = sentence!(
-        "{} is in {}, {} in {}.",
-        proofs.name(culprit),
-        of_culprit,
-        proofs.victim(),
-        of_victim
-    );
+    let mut sentence = sentence!("{} is in {}", proofs.name(culprit), of_culprit);
+    if of_victim != "/" {
+        sentence.push(sentence!(", {} in {}", proofs.victim(), of_victim));
+    }
+    sentence.push(".");
     Some(Clause::new(ClauseKind::Groups, proofs.link(sentence)))
 }
 

@@ -57,7 +57,8 @@ pub struct ChainLink {
     pub hop: Option<Hop>,
     /// How many pieces it holds.
     pub pieces: usize,
-    /// How many waits for another thread, its own included.
+    /// How many waits for another thread, its own included unless an earlier link has it, and those of its
+    /// neighbours that are alike.
     pub hops: usize,
 }
 
@@ -88,6 +89,8 @@ impl Explanation {
     /// The chain in at most `most` links, in order of time.
     pub fn chain(&self, most: usize) -> Vec<ChainLink> {
         let mut groups: Vec<Group> = Vec::new();
+        // A wait has several pieces, also with those of others in between.
+        let mut is_counted = vec![false; self.hops.len()];
         for piece in &self.pieces {
             let hop = self.hop_of(piece).copied();
             let sleeping = piece.segment.is_sleep();
@@ -101,11 +104,13 @@ impl Explanation {
                 _ => (Key { thread: piece.thread, state: state_of(piece), by: None }, None),
             };
             let (length, pieces) = (piece.window.duration_ns(), piece.count() as usize);
+            let new = hop.zip(piece.hop).filter(|(_, index)| {
+                let counted = is_counted.get_mut(*index as usize);
+                counted.is_some_and(|counted| !std::mem::replace(counted, true))
+            });
+            let hops = new.map_or(0, |(hop, _)| hop.waits as usize);
             match groups.last_mut() {
                 Some(last) if last.key == key => {
-                    let new =
-                        hop.filter(|hop| last.hop.is_none_or(|last| last.window != hop.window));
-                    let hops = new.map_or(0, |hop| hop.waits as usize);
                     last.absorb(piece.window, (pieces, hops), length, Some((*piece, hop)));
                 }
                 _ => {
@@ -117,7 +122,7 @@ impl Explanation {
                         hop,
                         key_ns: length,
                         pieces,
-                        hops: hop.map_or(0, |hop| hop.waits as usize),
+                        hops,
                         prev,
                         next,
                         version: 0,
@@ -215,11 +220,12 @@ fn shorten(groups: &mut [Group], window_ns: u64, most: usize) {
 
 /// Merges `from` into its neighbour `into` and unlinks it. Returns the number of groups removed: 1.
 fn merge(groups: &mut [Group], into: usize, from: usize, same_key: bool) -> usize {
-    let key_ns = if groups[into].is_like(&groups[from]) { groups[from].key_ns } else { 0 };
-    let (window, counts, piece, hop) = {
+    let is_like = groups[into].is_like(&groups[from]);
+    let (window, counts, key_ns, piece, hop) = {
         let group = &mut groups[from];
         group.gone = true;
-        (group.window, (group.pieces, group.hops), group.piece, group.hop)
+        let (hops, key_ns) = if is_like { (group.hops, group.key_ns) } else { (0, 0) };
+        (group.window, (group.pieces, hops), key_ns, group.piece, group.hop)
     };
     let (prev, next) = (groups[from].prev, groups[from].next);
     if let Some(group) = groups.get_mut(prev) {
