@@ -34,8 +34,9 @@ pub(super) fn idle_in_transaction(
 }
 
 /// True for a wait for a lock of PostgreSQL that a transaction keeps to its end: not a lightweight one, which
-/// is held only by who works.
+/// is held only by who works, nor an advisory one, which a session may keep.
 pub(crate) fn is_of_transaction(analysis: &Analysis<'_>, wait_stack: StackId) -> bool {
     let words = analysis.stacks.words(wait_stack).unwrap_or_default();
-    words.ends_with(" of PostgreSQL") && !words.starts_with("lightweight lock")
+    words.ends_with(" of PostgreSQL")
+        && !["lightweight lock", "advisory lock"].iter().any(|other| words.starts_with(other))
 }

@@ -4,7 +4,7 @@
 use super::case::Case;
 use super::case::weaken;
 use super::finding::{Finding, Pattern};
-use crate::explain::Hop;
+use crate::explain::{Hop, is_of_transaction};
 use crate::family::descends;
 use crate::stacks::text::idle_function;
 use crate::wording::sentence::{Sentence, sentence};
@@ -12,6 +12,10 @@ use crate::wording::wait_words;
 use crate::{Explanation, Piece, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
+
+/// For a lock that a transaction of PostgreSQL keeps to its end.
+pub(super) const END_TRANSACTION: &str = "End the transaction before waiting for anything else; idle_in_transaction_session_timeout ends \
+     those that are forgotten.";
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (lock, idle, ns) = held_by_idler(case)?;
@@ -43,7 +47,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         client.clone(),
         wait_words::the_lock(analysis, lock)
     ));
+    let in_transaction = is_of_transaction(analysis, lock.wait_stack);
     let doing = match analysis.stacks.words(idle.wait_stack) {
+        Some(_) if in_transaction => "idle in its transaction: it waited for its client,",
         Some(_) => "idle between two commands: it waited for its client,",
         None => "idle: it waited for",
     };
@@ -58,9 +64,11 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         culprit: Some(lock.by),
         function: idle_function(analysis, idle.wait_stack),
         sentences,
-        advice: "Do not wait for anybody with a lock: end the transaction, or release the lock, \
-                 before."
-            .to_owned(),
+        advice: match in_transaction {
+            true => END_TRANSACTION,
+            false => "Do not wait for anybody with a lock: end the transaction, or release the lock, before.",
+        }
+        .to_owned(),
         ..case.finding(Pattern::LongHold, cause)
     };
     weaken(&mut finding, |_| {

@@ -5,6 +5,7 @@ use super::case::Case;
 use super::case::{samples_of, weaken};
 use super::disks;
 use super::finding::{Finding, Pattern};
+use super::idle_holder::END_TRANSACTION;
 use crate::WaitClass;
 use crate::explain::{Cause, Hop, is_of_transaction};
 use crate::samples::HotSpot;
@@ -66,10 +67,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         advice: match case.analysis.stacks.advice(hop.wait_stack) {
             Some(advice) => advice,
             None if ran_on => "",
-            None if in_transaction => {
-                "End the transaction before waiting for anything else; \
-                 idle_in_transaction_session_timeout ends those that are forgotten."
-            }
+            None if in_transaction => END_TRANSACTION,
             None => "Do less under the lock, or work on a copy outside it.",
         }
         .to_owned(),
