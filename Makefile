@@ -67,7 +67,7 @@ test-service: ## boot Debian with the .deb in QEMU: hangs, keys, floods, kills; 
 	@ONLY=deb tools/package $(TARGET)/$(STATIC)/release/unhitch
 	@tools/test-service "$$(ls -t $(TARGET)/package/unhitch_*.deb | head -n 1)"
 
-test-apps: ## make real programs hang, record and explain it; takes half an hour, needs root
+test-apps: ## make real programs hang, record and explain it; takes an hour, needs root
 	@tools/setup build
 	@$(CARGO) build --release --locked --package unhitch
 	@tools/test-apps $(TARGET)/release/unhitch $(APPS)

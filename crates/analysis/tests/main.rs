@@ -4,6 +4,7 @@
 #[path = "../examples/big/trace.rs"]
 mod big;
 mod bursts;
+mod clients;
 mod commands;
 mod cpu_starvation;
 mod crowds;
@@ -28,6 +29,7 @@ mod pivots;
 mod processes;
 mod programs;
 mod queues;
+mod recorded;
 mod scene;
 mod tables;
 mod unfinished;

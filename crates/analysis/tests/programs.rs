@@ -294,6 +294,21 @@ fn a_condition_of_glib_is_one() {
     assert_eq!((class, function.as_str()), (WaitClass::Condition, "gst_pad_push"));
 }
 
+/// glibc 2.36, called by libcurl 7.88 in a thread of its own: of the code without names, what it called.
+#[test]
+fn regression_what_a_library_without_names_called_is_named_and_not_the_kernels_function() {
+    let resolve = [
+        "libc.so.6!send_dg",
+        "libc.so.6!__res_context_send",
+        "libc.so.6!gaih_inet",
+        "libc.so.6!getaddrinfo",
+        "libcurl.so.4.8.0+0x1ed12",
+        "libcurl.so.4.8.0+0x2265a",
+        "libc.so.6!start_thread",
+    ];
+    assert_eq!(wait(&[&POLL, &resolve]).2, "getaddrinfo");
+}
+
 /// GTK 3.24, by Python: its loop without anything to do.
 #[test]
 fn the_loop_of_gtk_is_idle() {

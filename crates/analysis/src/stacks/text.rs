@@ -142,6 +142,7 @@ pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
     };
     own.or_else(|| called_in_library(analysis, user))
         .or_else(called_to_wait)
+        .or_else(|| called_in_library(analysis, analysis.trace.stacks.user_frames(stack)))
         .or_else(|| deepest_function(analysis, stack))
         .or_else(|| leaf().and_then(|&frame| analysis.trace.frame_names(frame).into_iter().next()))
         .unwrap_or_default()
