@@ -230,3 +230,32 @@ fn regression_who_polls_for_the_end_of_a_process_waits_for_it() {
         }
     }
 }
+
+/// A hundred thousand processes that each start the next, the last of which writes what "reader" waits for.
+#[test]
+fn whoever_started_whom_is_followed_through_any_number_of_processes() {
+    const PROCESSES: u64 = 100_000;
+    let mut scene = Scene::default();
+    let reader = scene.thread(1, 1, "reader");
+    let forks: Vec<ThreadId> =
+        (100..).take(PROCESSES as usize).map(|pid| scene.thread(pid, pid, "fork")).collect();
+    leaves(&mut scene, reader, 0, 100 * MS, &READ);
+    let write = scene.stack(&WRITE);
+    let birth = |n: u64| 100 * MS + 10 * (n + 1);
+    let mut on = IDLE;
+    for (n, fork) in (0..).zip(&forks) {
+        scene.switch(birth(n), 1, on, if on == IDLE { Runnable } else { Dead }, *fork, NONE);
+        on = *fork;
+    }
+    scene.wake(1_100 * MS + 5, 1, on, reader, WakeFlags::default(), write);
+    scene.switch(1_100 * MS + 6, 0, IDLE, Runnable, reader, NONE);
+    let mut trace = scene.finish(2, 1_200 * MS);
+    for (n, fork) in (0..).zip(&forks) {
+        born(&mut trace, *fork, 99 + n as u32, birth(n));
+    }
+    let (stall, _) = asked(&trace, reader);
+    let explanation = &stall.explanation;
+    assert_eq!(explanation.hops.len() as u64, PROCESSES);
+    let sum: u64 = explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum();
+    assert_eq!(sum, 1_000_000_000);
+}

@@ -235,7 +235,7 @@ impl Sums {
         for (at, HopSum { parent, sum, queued_ns }) in self.hops.iter().enumerate() {
             let window = place(*parent, Some(at), sum.ns);
             let waits_from = window.start.plus(*queued_ns).min(window.end);
-            explanation.hops.push(Hop {
+            explanation.lead(Hop {
                 window,
                 slept: Window::new(waits_from, window.end),
                 waits: sum.count,

@@ -4,7 +4,30 @@ use super::explanation::{Explanation, Hop};
 use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::timeline::State;
 use crate::{Analysis, WaitClass};
+use rustc_hash::FxHashSet;
 use unhitch_model::{ThreadId, Window};
+
+/// A hop, and those that started, one the other, the thread to which it leads. *Why the others need not be
+/// compared with each other:* each was born before the one that it started.
+pub(super) struct Line {
+    hop: Option<u32>,
+    /// The threads on the way to the hop, the victim included, once they are asked for.
+    chain: Option<FxHashSet<ThreadId>>,
+}
+
+impl Line {
+    pub(super) fn new(hop: Option<u32>) -> Self {
+        Self { hop, chain: None }
+    }
+
+    fn is_in_chain(&mut self, explanation: &Explanation, thread: ThreadId) -> bool {
+        let chain = self.chain.get_or_insert_with(|| {
+            let hops = explanation.hops_to(self.hop).flat_map(|(_, hop)| [hop.by, hop.sleeper]);
+            hops.chain([explanation.victim]).collect()
+        });
+        chain.contains(&thread)
+    }
+}
 
 /// The hop for the part of a wait that was over when the thread that ended it was born: it leads to the
 /// thread that started that one, if that is known.
@@ -13,6 +36,7 @@ pub(super) fn until_birth(
     explanation: &Explanation,
     hop: Option<u32>,
     window: Window,
+    line: &mut Line,
 ) -> Option<Hop> {
     let led = explanation.hop(hop)?;
     // Who had the lock before is not known by that.
@@ -20,9 +44,7 @@ pub(super) fn until_birth(
         return None;
     }
     let creator = creator(analysis, led.by)?;
-    let is_in_chain = explanation.victim == creator
-        || explanation.hops_to(hop).any(|(_, hop)| [hop.by, hop.sleeper].contains(&creator));
-    (!is_in_chain).then_some(Hop {
+    (!line.is_in_chain(explanation, creator)).then_some(Hop {
         window,
         by: creator,
         started: Some(led.by),

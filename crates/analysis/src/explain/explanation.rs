@@ -2,6 +2,7 @@
 
 use crate::stacks::{WaitClass, WakeSource};
 use crate::timeline::Segment;
+use std::ops::Range;
 use unhitch_model::{StackId, ThreadId, Window};
 
 /// What a piece of time went to.
@@ -79,6 +80,8 @@ pub struct Hop {
     pub by: ThreadId,
     /// The hop that led here; none when the sleeper is the victim.
     pub parent: Option<u32>,
+    /// The victim's own wait that leads here, which may be this one, by its number.
+    pub root: u32,
     /// 1 for the victim's own waits, one more for each hop.
     pub depth: u32,
     /// How many waits it stands for: 1, but for those of a burst.
@@ -166,9 +169,54 @@ impl Explanation {
         self.hop(piece.hop)
     }
 
+    /// The victim's own wait that leads to the hop with this number, which may be that one.
+    pub(crate) fn root(&self, number: u32) -> Option<&Hop> {
+        self.hop(Some(self.hop(Some(number))?.root))
+    }
+
+    /// Adds a hop, of which the root is not known yet. Returns its number.
+    pub(crate) fn lead(&mut self, hop: Hop) -> u32 {
+        let number = self.hops.len() as u32;
+        let root = self.hop(hop.parent).map_or(number, |parent| parent.root);
+        self.hops.push(Hop { root, ..hop });
+        number
+    }
+
     /// The hop with this number.
     pub(crate) fn hop(&self, number: Option<u32>) -> Option<&Hop> {
         self.hops.get(number? as usize)
+    }
+
+    /// By hop: what `of` tells of it, or else of the nearest of those that led to it.
+    pub(crate) fn nearest<T: Copy>(&self, of: impl Fn(u32, &Hop) -> Option<T>) -> Vec<Option<T>> {
+        let mut nearest: Vec<Option<T>> = Vec::with_capacity(self.hops.len());
+        for (number, hop) in (0..).zip(&self.hops) {
+            let above = hop.parent.and_then(|parent| *nearest.get(parent as usize)?);
+            nearest.push(of(number, hop).or(above));
+        }
+        nearest
+    }
+
+    /// By hop: its place, and one past those of all that it led to, in an order in which they follow it.
+    pub(crate) fn places(&self) -> Vec<Range<usize>> {
+        let parent = |at: usize| self.hops.get(at)?.parent.map(|parent| parent as usize);
+        let mut counts = vec![1; self.hops.len()];
+        for at in (0..counts.len()).rev() {
+            if let Some(parent) = parent(at) {
+                counts[parent] += counts[at];
+            }
+        }
+        let mut places: Vec<Range<usize>> = Vec::with_capacity(counts.len());
+        // Where the next hop goes that each led to, and the next own wait of the victim.
+        let (mut next, mut root) = (vec![0; counts.len()], 0);
+        for (at, count) in counts.into_iter().enumerate() {
+            let slot = parent(at).map_or(&mut root, |parent| &mut next[parent]);
+            let place = *slot..*slot + count;
+            *slot = place.end;
+            next[at] = place.start + 1;
+            places.push(place);
+        }
+        places
     }
 
     /// The hop with this number and those that led to it, up to the victim's own wait, each with its

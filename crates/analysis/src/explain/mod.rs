@@ -52,7 +52,7 @@ use acquisition::acquisition;
 pub(crate) use asked::asked_in_vain;
 pub(crate) use awaited::owned_at_end;
 use bursts::Bursts;
-use creator::until_birth;
+use creator::{Line, until_birth};
 use disk_servers::disk_server_of;
 use ends::gave_up;
 pub(crate) use ends::timed_out;
@@ -122,7 +122,9 @@ fn walk(analysis: &Analysis<'_>, explanation: &mut Explanation, mut frames: Vec<
         match follow(analysis, thread, &segment, hop, explanation).filter(|_| earlier) {
             Some(next) => {
                 let first = explanation.hops.len() as u32;
-                explanation.hops.extend(owner_then_waker(analysis, next, &segment));
+                for hop in owner_then_waker(analysis, next, &segment) {
+                    explanation.lead(hop);
+                }
                 // The last is entered first: the frame on top is the earliest.
                 for at in (first..explanation.hops.len() as u32).rev() {
                     let Hop { by, window, .. } = explanation.hops[at as usize];
@@ -159,7 +161,7 @@ fn completed<'a>(
     segment: &Segment,
 ) -> Option<&'a Hop> {
     let is_rest = segment.is_sleep() && class_of(analysis, segment) == WaitClass::KernelIdle;
-    let mut led = explanation.hops_to(hop).map(|(_, hop)| hop).filter(|_| is_rest);
+    let mut led = explanation.hops_to(hop.filter(|_| is_rest)).map(|(_, hop)| hop);
     led.find(|hop| hop.class != WaitClass::KernelIdle).filter(|hop| hop.class.is_disk())
 }
 
@@ -184,23 +186,46 @@ fn in_halves(analysis: &Analysis<'_>, explanation: &mut Explanation, frame: Fram
             Some(own) if own >= before => Some(own + shift),
             other => other,
         };
-        let hops = half.hops.into_iter().skip(before as usize);
-        explanation.hops.extend(hops.map(|hop| Hop { parent: shifted(hop.parent), ..hop }));
+        for hop in half.hops.into_iter().skip(before as usize) {
+            explanation.lead(Hop { parent: shifted(hop.parent), ..hop });
+        }
         let pieces = half.pieces.into_iter();
         explanation.pieces.extend(pieces.map(|piece| Piece { hop: shifted(piece.hop), ..piece }));
     }
 }
 
-/// Goes on with what a thread did in a window, to which a hop led, and first with who started it.
+/// Goes on with what a thread did in a window, to which a hop led, and first with who started it, and with
+/// who started that one, and so on: a trace may have thousands that each started the next.
 fn enter(
     analysis: &Analysis<'_>,
     explanation: &mut Explanation,
     frames: &mut Vec<Frame>,
-    (thread, window, hop): (ThreadId, Window, Option<u32>),
+    entered: (ThreadId, Window, Option<u32>),
 ) {
-    if window.is_empty() {
-        return;
+    let mut line = Line::new(entered.2);
+    let mut next = Some(entered);
+    while let Some((thread, window, hop)) = next.filter(|(_, window, _)| !window.is_empty()) {
+        let unborn = enter_life(analysis, explanation, frames, (thread, window, hop));
+        next = unborn.and_then(|unborn| {
+            match until_birth(analysis, explanation, hop, unborn, &mut line) {
+                Some(starter) => Some((starter.by, unborn, Some(explanation.lead(starter)))),
+                None => {
+                    let piece = unheld(analysis, explanation.hop(hop), unborn);
+                    explanation.pieces.push(piece.unwrap_or_else(|| unseen(thread, unborn, hop)));
+                    None
+                }
+            }
+        });
     }
+}
+
+/// Goes on with what a thread did in a window, to which a hop led. Returns the part before its birth.
+fn enter_life(
+    analysis: &Analysis<'_>,
+    explanation: &mut Explanation,
+    frames: &mut Vec<Frame>,
+    (thread, window, hop): (ThreadId, Window, Option<u32>),
+) -> Option<Window> {
     let (segments, queued) = since_acquisition(analysis, thread, window, explanation.hop(hop));
     let before = analysis.timeline.life(thread).start.min(window.end);
     let seen_end = segments.last().map_or(before.max(window.start), |last| last.window.end);
@@ -209,20 +234,7 @@ fn enter(
     }
     let segments = segments.into_iter();
     frames.push(Frame { thread, window, hop, segments, bursts: Bursts::default() });
-    if window.start < before && !queued {
-        let unborn = Window::new(window.start, before);
-        match until_birth(analysis, explanation, hop, unborn) {
-            Some(next) => {
-                explanation.hops.push(next);
-                let at = explanation.hops.len() as u32 - 1;
-                enter(analysis, explanation, frames, (next.by, unborn, Some(at)));
-            }
-            None => {
-                let piece = unheld(analysis, explanation.hop(hop), unborn);
-                explanation.pieces.push(piece.unwrap_or_else(|| unseen(thread, unborn, hop)));
-            }
-        }
-    }
+    (window.start < before && !queued).then(|| Window::new(window.start, before))
 }
 
 /// When a sleep ended, even if that was after the window that it was cut to.
@@ -332,6 +344,7 @@ fn follow(
         source,
         by,
         parent,
+        root: 0,
         depth,
         waits: 1,
     })

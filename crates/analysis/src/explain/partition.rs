@@ -141,6 +141,9 @@ pub struct Share {
 /// The partition of an explanation, largest share first. The shares sum to the window.
 pub fn partition(analysis: &Analysis<'_>, explanation: &Explanation) -> Vec<Share> {
     let mut sums: FxHashMap<(What, Option<ThreadId>), u64> = FxHashMap::default();
+    // Of the hops that lead to the thread that the verdict blames.
+    let for_culprit =
+        explanation.nearest(|_, hop| (explanation.blames == Some(hop.by)).then_some(()));
     for piece in &explanation.pieces {
         match piece.cause {
             Cause::WaitedForCpu => {
@@ -149,7 +152,7 @@ pub fn partition(analysis: &Analysis<'_>, explanation: &Explanation) -> Vec<Shar
                 }
             }
             _ => {
-                let (what, who) = what(analysis, explanation, piece);
+                let (what, who) = what(analysis, explanation, &for_culprit, piece);
                 *sums.entry((what, Some(who))).or_default() += piece.window.duration_ns();
             }
         }
@@ -160,8 +163,14 @@ pub fn partition(analysis: &Analysis<'_>, explanation: &Explanation) -> Vec<Shar
     shares
 }
 
-fn what(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> (What, ThreadId) {
-    if is_idle(analysis, explanation, piece) && !is_for_culprit(explanation, piece) {
+fn what(
+    analysis: &Analysis<'_>,
+    explanation: &Explanation,
+    for_culprit: &[Option<()>],
+    piece: &Piece,
+) -> (What, ThreadId) {
+    let is_for_culprit = || piece.hop.is_some_and(|hop| for_culprit[hop as usize].is_some());
+    if is_idle(analysis, explanation, piece) && !is_for_culprit() {
         return (What::Idle, explanation.victim);
     }
     let what = match (piece.cause, explanation.hop_of(piece)) {
@@ -192,12 +201,6 @@ fn is_by_server(analysis: &Analysis<'_>, hop: &Hop) -> bool {
     hop.class == WaitClass::FileSystem && is_programs
 }
 
-/// True if the time leads to the thread that the verdict blames.
-fn is_for_culprit(explanation: &Explanation, piece: &Piece) -> bool {
-    let mut hops = explanation.hops_to(piece.hop);
-    explanation.blames.is_some_and(|culprit| hops.any(|(_, hop)| hop.by == culprit))
-}
-
 /// True for a wait of the victim itself in which it had nothing to do. What others did meanwhile is
 /// no answer to what kept it.
 pub(crate) fn is_idle(analysis: &Analysis<'_>, explanation: &Explanation, piece: &Piece) -> bool {
@@ -211,8 +214,8 @@ fn own_wait(
     explanation: &Explanation,
     piece: &Piece,
 ) -> Option<(WaitClass, StackId)> {
-    match (explanation.hops_to(piece.hop).last(), piece.segment.state) {
-        (Some((_, hop)), _) => Some((hop.class, hop.wait_stack)),
+    match (piece.hop.and_then(|hop| explanation.root(hop)), piece.segment.state) {
+        (Some(hop), _) => Some((hop.class, hop.wait_stack)),
         (None, State::Sleeping(_)) => {
             let stack = piece.segment.wait_stack(analysis.trace);
             Some((class_of(analysis, &piece.segment), stack))

@@ -9,7 +9,8 @@ use crate::wording::sentence::{Sentence, plural, sentence};
 use crate::{Analysis, WaitClass, WakeContext};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::{Time, Window};
+use std::ops::Range;
+use unhitch_model::{ThreadId, Time, Window};
 
 /// What is weak about a hop. Of equally much time, the last is reported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -152,13 +153,7 @@ impl Case<'_> {
     /// The weakness that most of the stall depends on, and the time that depends on any weakness.
     fn weakest(&self) -> Option<(Weak, u64)> {
         let hops = &self.explanation.hops;
-        let mut owner_follows = vec![false; hops.len()];
-        for hop in hops {
-            let led = self.explanation.hops_to(hop.parent);
-            for (index, _) in led.filter(|(_, led)| led.owner == Some(hop.by)) {
-                owner_follows[index as usize] = true;
-            }
-        }
+        let owner_follows = self.owner_follows();
         let mut held: Vec<Option<Window>> = vec![None; hops.len()];
         for piece in &self.explanation.pieces {
             if let Some(held) = piece.hop.and_then(|hop| held.get_mut(hop as usize)) {
@@ -191,6 +186,24 @@ impl Case<'_> {
             .filter(|(ns, _)| *ns > 0)
             .max_by_key(|(ns, weak)| (*ns, weak.kind))
             .map(|(_, weak)| (weak, all))
+    }
+
+    /// By hop: true if the waits behind it lead to the owner that its lock named.
+    fn owner_follows(&self) -> Vec<bool> {
+        let places = self.explanation.places();
+        let mut led_by: FxHashMap<ThreadId, Vec<usize>> = FxHashMap::default();
+        for (hop, place) in self.explanation.hops.iter().zip(&places) {
+            led_by.entry(hop.by).or_default().push(place.start);
+        }
+        led_by.values_mut().for_each(|places| places.sort_unstable());
+        let follows = |(hop, place): (&Hop, &Range<usize>)| {
+            let led = hop.owner.and_then(|owner| led_by.get(&owner));
+            led.is_some_and(|led| {
+                let next = led.partition_point(|led| *led <= place.start);
+                led.get(next).is_some_and(|led| *led < place.end)
+            })
+        };
+        self.explanation.hops.iter().zip(&places).map(follows).collect()
     }
 
     /// Why it is inferred who had the lock of `hop` before its sleeper came to wait for it.

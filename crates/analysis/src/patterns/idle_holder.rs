@@ -9,7 +9,7 @@ use crate::family::descends;
 use crate::stacks::text::idle_function;
 use crate::wording::sentence::{Sentence, sentence};
 use crate::wording::wait_words;
-use crate::{Explanation, Piece, WaitClass};
+use crate::{Explanation, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
@@ -85,8 +85,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
 fn held_by_idler<'a>(case: &'a Case<'_>) -> Option<(&'a Hop, &'a Hop, u64)> {
     let explanation = case.explanation;
     let mut sums: FxHashMap<(u32, u32), u64> = FxHashMap::default();
+    let nearest = explanation.nearest(|number, hop| lock_and_idle(explanation, number, hop));
     for piece in &explanation.pieces {
-        if let Some(key) = lock_and_idle(explanation, piece) {
+        if let Some(key) = piece.hop.and_then(|hop| *nearest.get(hop as usize)?) {
             *sums.entry(key).or_default() += piece.window.duration_ns();
         }
     }
@@ -97,13 +98,9 @@ fn held_by_idler<'a>(case: &'a Case<'_>) -> Option<(&'a Hop, &'a Hop, u64)> {
     (!is_own_child).then_some((lock, idle, ns))
 }
 
-/// The nearest wait for a lock on the way to a piece whose holder was idle, and that holder's wait,
-/// by their indices.
-fn lock_and_idle(explanation: &Explanation, piece: &Piece) -> Option<(u32, u32)> {
-    let is_lock = |hop: &Hop| hop.class == WaitClass::Lock;
-    let is_idler = |hop: &Hop| {
-        hop.class == WaitClass::Idle && explanation.hop(hop.parent).is_some_and(is_lock)
-    };
-    let (idle, hop) = explanation.hops_to(piece.hop).find(|(_, hop)| is_idler(hop))?;
-    Some((hop.parent?, idle))
+/// A wait for a lock whose holder was idle, and that holder's wait, which is `hop`, by their numbers.
+fn lock_and_idle(explanation: &Explanation, number: u32, hop: &Hop) -> Option<(u32, u32)> {
+    let is_locks = explanation.hop(hop.parent)?.class == WaitClass::Lock;
+    let lock = hop.parent.filter(|_| is_locks && hop.class == WaitClass::Idle)?;
+    Some((lock, number))
 }

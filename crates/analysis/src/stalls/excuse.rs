@@ -41,11 +41,11 @@ pub(crate) fn is_excused(
         let spinning = || spinning(analysis, explanation.victim, explanation.window).is_some();
         *has_spun.get_or_init(spinning)
     };
-    let own_wait = |hop: u32| explanation.hops_to(Some(hop)).last();
+    let own_wait = |hop: u32| explanation.root(hop);
     let counts = |piece: &&Piece| {
         let mut is_wanted = |hop: u32| {
-            let Some((index, root)) = own_wait(hop) else { return false };
-            *wanted.entry(index).or_insert_with(|| {
+            let Some(root) = own_wait(hop) else { return false };
+            *wanted.entry(root.root).or_insert_with(|| {
                 root.class == WaitClass::Lock
                     || habits.has_asked(root.sleeper, root.wait_stack, root.by)
             })
@@ -57,7 +57,7 @@ pub(crate) fn is_excused(
                 is_wanted(hop) && !own.excuses(piece.thread, hop, &mut habits)
             }
             (Cause::Timer | Cause::Timeout, Some(hop)) => {
-                let idle = own_wait(hop).is_some_and(|(_, root)| root.class.is_chosen());
+                let idle = own_wait(hop).is_some_and(|root| root.class.is_chosen());
                 is_wanted(hop)
                     && !habits.is_habit(piece, idle)
                     && !(idle && waited_for_events(analysis, explanation, piece))
@@ -133,13 +133,16 @@ struct OwnWork<'a, 't> {
     analysis: &'a Analysis<'t>,
     explanation: &'a Explanation,
     has_rhythm: OnceCell<bool>,
+    /// By hop: whether a lock is waited for on the way to it.
+    behind_lock: OnceCell<Vec<Option<()>>>,
 }
 
 impl<'a, 't> OwnWork<'a, 't> {
     fn new(analysis: &'a Analysis<'t>, kind: StallKind, explanation: &'a Explanation) -> Self {
         // The rhythm of a crowd is known already. The threads of a compiler wait for each other's turn.
         let known = (kind == StallKind::Crowd).then(|| !is_batch(analysis, explanation.victim));
-        Self { analysis, explanation, has_rhythm: known.map_or_else(OnceCell::new, OnceCell::from) }
+        let has_rhythm = known.map_or_else(OnceCell::new, OnceCell::from);
+        Self { analysis, explanation, has_rhythm, behind_lock: OnceCell::new() }
     }
 
     fn has_rhythm(&self) -> bool {
@@ -149,12 +152,11 @@ impl<'a, 't> OwnWork<'a, 't> {
 
     /// True if the work of `worker`, which `hop` leads to, is no stall for the victim.
     fn excuses(&self, worker: ThreadId, hop: u32, habits: &mut Habits<'_, '_>) -> bool {
-        let has_lock = || {
-            let mut hops = self.explanation.hops_to(Some(hop));
-            hops.any(|(_, hop)| hop.class == WaitClass::Lock)
-        };
+        let is_lock = |_, hop: &Hop| (hop.class == WaitClass::Lock).then_some(());
+        let behind_lock = || self.behind_lock.get_or_init(|| self.explanation.nearest(is_lock));
+        let has_lock = || behind_lock().get(hop as usize).is_some_and(Option::is_some);
         let mut is_unusual = || {
-            self.explanation.hops_to(Some(hop)).last().is_some_and(|(_, root)| {
+            self.explanation.root(hop).is_some_and(|root| {
                 habits.is_rare(root.sleeper, root.wait_stack) || habits.is_far_longer(root)
             })
         };
