@@ -233,13 +233,13 @@ impl<'a> Stored<'a> {
                 .map(|row| (column.cell)(&self.source, row))
                 .collect()
         };
-        Ok(self.cells.get(index_of(column)).map_or(&[], |cells| cells.get_or_init(compute)))
+        Ok(self.cells.get(index_of(column)).map_or(&[], |cells| kept(cells, compute).as_slice()))
     }
 
     /// A column's cells as numbers, in the order of the cells' first occurrence.
     pub(super) fn codes(&self, column: &Column, cancel: &Cancel) -> Wanted<Option<&Codes>> {
         cancel.check()?;
-        Ok(self.codes.get(index_of(column)).map(|codes| codes.get_or_init(|| self.encode(column))))
+        Ok(self.codes.get(index_of(column)).map(|codes| kept(codes, || self.encode(column))))
     }
 
     fn encode(&self, column: &Column) -> Codes {
@@ -306,6 +306,19 @@ impl<'a> Stored<'a> {
                 number.parse().ok()
             }
             _ => None,
+        }
+    }
+}
+
+/// What is kept in `slot`, by `compute` if there is nothing yet. *Why not while the slot is locked:* who
+/// computes it lets others help, and may meanwhile take up work that asks for the same, and wait for itself.
+/// Two that ask at once may both compute it.
+fn kept<T>(slot: &OnceLock<T>, compute: impl FnOnce() -> T) -> &T {
+    match slot.get() {
+        Some(known) => known,
+        None => {
+            let computed = compute();
+            slot.get_or_init(|| computed)
         }
     }
 }
