@@ -1,6 +1,7 @@
 //! A view of a lane shows exactly its slices: nothing is counted twice, nothing is left out.
 
 use crate::big;
+use crate::scene::Scene;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use unhitch_analysis::lod::{Lane, LaneState, Lanes, Screen, View};
@@ -345,4 +346,16 @@ fn lanes_that_are_not_there_are_empty() {
             assert_eq!(lanes.view(&analysis, lane, &screen, &Cancel::never()), Ok(View::default()));
         }
     }
+}
+
+/// A damaged time makes a window of centuries, for which there is no memory.
+#[test]
+fn a_curve_has_only_so_many_buckets() {
+    let trace = Scene::default().finish(1, 1_000);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let curve = |end: u64| {
+        let window = Window::new(Time::ZERO, Time::from_nanos(end));
+        analysis.cpus.busy_curve(&trace, window, 1_000_000).len()
+    };
+    assert_eq!([curve(10_000_000), curve(u64::MAX)], [10, 0]);
 }

@@ -5,6 +5,9 @@ use crate::grouped::Grouped;
 use std::sync::OnceLock;
 use unhitch_model::{ThreadId, Trace, Window};
 
+/// Maximum buckets of a curve, 32 MiB: a damaged time can make a window of centuries.
+pub const MAX_BUCKETS: u64 = 1 << 22;
+
 /// An interval of one thread on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Occupancy {
@@ -141,9 +144,15 @@ impl CpuTimes {
         shares
     }
 
-    /// How many CPUs were busy, on average, in each `bucket_ns` of `window`.
+    /// How many CPUs were busy, on average, in each `bucket_ns` of `window`; nothing for a window of more
+    /// than [`MAX_BUCKETS`] of them.
     pub fn busy_curve(&self, trace: &Trace, window: Window, bucket_ns: u64) -> Vec<f64> {
-        let mut busy_ns = vec![0u64; window.duration_ns().div_ceil(bucket_ns.max(1)) as usize];
+        let bucket_ns = bucket_ns.max(1);
+        let buckets = window.duration_ns().div_ceil(bucket_ns);
+        if buckets > MAX_BUCKETS {
+            return Vec::new();
+        }
+        let mut busy_ns = vec![0u64; buckets as usize];
         for cpu in 0..self.cpus() {
             for run in self
                 .occupancy(trace, cpu as u16, window)
