@@ -1,12 +1,12 @@
 //! A trace with everything that is computed from it once.
 
 use crate::contacts::Contacts;
-use crate::explain::disk_servers;
+use crate::explain::{disk_servers, file_server};
 use crate::facts::Refusals;
 use crate::grouped::{Grouped, Starts};
 use crate::locks::kernel_locks::KernelLocks;
 use crate::locks::waiters::Waiters;
-use crate::memo::Memo;
+use crate::memo::Memos;
 use crate::samples::SampleIndex;
 use crate::stacks::Rules;
 use crate::stacks::classes::StackClasses;
@@ -59,10 +59,14 @@ pub struct Analysis<'t> {
     refusals: OnceLock<Refusals>,
     /// Which threads serve disks that are files, computed on first use.
     disk_servers: OnceLock<Vec<ThreadId>>,
-    /// Whom a thread asked in a sleep that no answer ended, of so many that each asked the next.
-    pub(crate) asked: Memo<(ThreadId, Window, usize)>,
-    /// Whom the event loops of a process asked.
-    pub(crate) asked_by_loop: Memo<(ProcessId, Window, usize)>,
+    /// Which program serves file systems, computed on first use.
+    file_server: OnceLock<Option<ThreadId>>,
+    /// The processes that each process started, by its number, computed on first use.
+    children: OnceLock<FxHashMap<u32, Vec<ProcessId>>>,
+    /// Who owned the futex for which each thread waited at the save, computed on first use.
+    futex_owners: OnceLock<FxHashMap<ThreadId, Option<ThreadId>>>,
+    /// Whom threads wait for that nobody woke.
+    pub(crate) memos: Memos,
     /// The kernel locks that its threads waited for.
     pub(crate) kernel_locks: KernelLocks,
 }
@@ -93,8 +97,10 @@ impl<'t> Analysis<'t> {
             disk_servers: OnceLock::new(),
             process_times: OnceLock::new(),
             members: OnceLock::new(),
-            asked: Memo::default(),
-            asked_by_loop: Memo::default(),
+            file_server: OnceLock::new(),
+            children: OnceLock::new(),
+            futex_owners: OnceLock::new(),
+            memos: Memos::default(),
         }
     }
 
@@ -140,6 +146,35 @@ impl<'t> Analysis<'t> {
     /// Which threads serve disks that are files.
     pub(crate) fn disk_servers(&self) -> &[ThreadId] {
         self.disk_servers.get_or_init(|| disk_servers(self.trace, &self.stacks))
+    }
+
+    /// Which program serves file systems.
+    pub(crate) fn file_server(&self) -> Option<ThreadId> {
+        *self.file_server.get_or_init(|| file_server(self.trace, &self.stacks))
+    }
+
+    /// Who owned the futex for which `waiter` waited at the save.
+    pub(crate) fn futex_owner(&self, waiter: ThreadId) -> Option<ThreadId> {
+        let owners = self.futex_owners.get_or_init(|| {
+            // Of several, the first counts.
+            let waits = self.trace.futex_waits.iter().rev();
+            waits.map(|wait| (wait.waiter, wait.owner)).collect()
+        });
+        owners.get(&waiter).copied().flatten()
+    }
+
+    /// The processes that those with the number `pid` started.
+    pub(crate) fn children_of(&self, pid: u32) -> &[ProcessId] {
+        let children = self.children.get_or_init(|| {
+            let mut children: FxHashMap<u32, Vec<ProcessId>> = FxHashMap::default();
+            for (id, process) in self.trace.threads.processes() {
+                if let Some(parent) = process.parent_pid {
+                    children.entry(parent).or_default().push(id);
+                }
+            }
+            children
+        });
+        children.get(&pid).map_or(&[], Vec::as_slice)
     }
 
     /// Who waited at which address.

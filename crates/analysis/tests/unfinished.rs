@@ -456,3 +456,25 @@ fn regression_event_loops_that_all_ask_each_other_are_followed_once() {
     let stalls = diagnose(&analysis, &query);
     assert!(stalls.iter().all(|stall| stall.finding.culprit.is_none()), "nobody works");
 }
+
+/// Fifty thousand losses cut the waits of a shell and of its child into as many pieces, which are each one
+/// wait all the same.
+#[test]
+fn a_wait_that_losses_cut_is_one() {
+    const LOSSES: u64 = 50_000;
+    let (mut trace, [shell, _, perl]) = pipeline();
+    trace.losses = (0..LOSSES)
+        .map(|n| {
+            let start = Time::from_nanos(110_000_000 + n * 17_000);
+            Loss { cpu: 3, window: Window::new(start, start.plus(1_000)), events: 1 }
+        })
+        .collect();
+    let (stall, text) = present(&trace, shell);
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::CpuBound, Some(perl)),
+        "{text}"
+    );
+    let hops = &stall.explanation.hops;
+    assert!(hops.iter().all(|hop| hop.by == perl && !hop.is_timed()), "{hops:?}");
+}

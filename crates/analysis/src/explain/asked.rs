@@ -4,7 +4,7 @@
 use super::ends::{gave_up, lasts_until_end};
 use super::loops::{last_woken_by, loop_peers};
 use super::other_end::{descriptor, only_peer};
-use super::sleeps::{began, sleeps_before};
+use super::sleeps::{began, sleeps_before, whole};
 use super::wait_class::class_of;
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
@@ -39,9 +39,10 @@ fn asked(
     if most == 0 || !is_unanswered() {
         return None;
     }
+    let sleep = &whole(analysis, thread, sleep);
     let since = Window::new(began(analysis, sleep), sleep.window.end);
     let find = || asked_since(analysis, thread, sleep, (since, most));
-    analysis.asked.answer((thread, since, most), find)
+    analysis.memos.asked.answer((thread, since, most), find)
 }
 
 /// The same of a sleep that nobody answered in `since`.
@@ -108,10 +109,10 @@ pub(super) fn asked_by_loop(
     most: usize,
 ) -> Option<ThreadId> {
     let most = most.checked_sub(1)?;
-    analysis.asked_by_loop.answer((process, since, most), || {
-        let mut workers = loop_peers(analysis, process)
-            .into_iter()
-            .filter_map(|peer| worker(analysis, process, peer, (since, most)));
+    analysis.memos.asked_by_loop.answer((process, since, most), || {
+        let peers = loop_peers(analysis, process);
+        let mut workers =
+            peers.iter().filter_map(|peer| worker(analysis, process, *peer, (since, most)));
         let only = workers.next()?;
         workers.next().is_none().then_some(only)
     })
@@ -208,10 +209,12 @@ pub(super) fn only_worker(
 ) -> Option<ThreadId> {
     const MOST: usize = 2;
     let most = most.min(MOST);
-    let all = analysis.threads_of(process).iter().copied();
-    let mut workers = all.filter(|thread| works_mostly(analysis, *thread, window, most));
-    let only = workers.next()?;
-    workers.next().is_none().then_some(only)
+    analysis.memos.only_worker.answer((process, window, most), || {
+        let all = analysis.threads_of(process).iter().copied();
+        let mut workers = all.filter(|thread| works_mostly(analysis, *thread, window, most));
+        let only = workers.next()?;
+        workers.next().is_none().then_some(only)
+    })
 }
 
 /// The thread that `thread` woke last before it slept, of those that `select` accepts.
@@ -236,13 +239,13 @@ pub(super) fn works_mostly(
     window: Window,
     most: usize,
 ) -> bool {
-    let mut worked_ns = 0;
+    let mut worked_ns = 0u64;
     analysis.timeline.each_segment(analysis.trace, thread, window, &mut |segment| {
         if works(analysis, thread, &segment, most) {
             worked_ns += segment.window.duration_ns();
         }
     });
-    worked_ns * 2 > window.duration_ns()
+    worked_ns.saturating_mul(2) > window.duration_ns()
 }
 
 /// True unless the thread waits for requests, as far as is known.

@@ -3,12 +3,13 @@
 use super::asked::{MAX_ASKED, asked_in_vain, last_woken, only_worker, works_mostly};
 use super::ends::lasts_until_end;
 use super::processes::{awaited_process, working_child};
-use super::sleeps::began;
+use super::sleeps::{began, whole};
 use super::transactions::idle_in_transaction;
 use super::wait_class::{class_of, kept_wait};
+use crate::stacks::classes::StackClasses;
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{ThreadId, Trace, Window};
 
 /// Whom a thread waits for: who owns the lock, or seems to, the process whose end it waits for, the program that
 /// serves the file system, who was asked for an answer, who was given its work, or the child that works.
@@ -20,10 +21,18 @@ pub(super) fn awaited_at_end(
     if !lasts_until_end(analysis, thread, segment) {
         return None;
     }
+    let whole = whole(analysis, thread, segment);
+    let find = || awaited(analysis, thread, &whole);
+    analysis.memos.awaited.answer((thread, whole.window, whole.out()), find)
+}
+
+/// The same for a sleep that lasts until then.
+fn awaited(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<ThreadId> {
+    let asks_server = || analysis.stacks.asks_server(segment.wait_stack(analysis.trace));
     owner_at_end(analysis, thread, segment)
         .or_else(|| idle_in_transaction(analysis, thread, segment))
         .or_else(|| awaited_process(analysis, thread, segment))
-        .or_else(|| file_server(analysis, segment))
+        .or_else(|| asks_server().then(|| analysis.file_server()).flatten())
         .or_else(|| asked_in_vain(analysis, thread, segment))
         .or_else(|| helper_at_end(analysis, thread, segment))
         .or_else(|| match class_of(analysis, segment) {
@@ -49,8 +58,7 @@ pub(crate) fn owned_at_end(
 
 /// Who owns what a thread waits for in a sleep that has not ended when the recording does.
 fn owner_at_end(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<ThreadId> {
-    let futexes = &analysis.trace.futex_waits;
-    let of_futex = || futexes.iter().find(|wait| wait.waiter == thread)?.owner;
+    let of_futex = || analysis.futex_owner(thread);
     let kept = || kept_wait(analysis, segment)?.owner;
     lasts_until_end(analysis, thread, segment).then(|| of_futex().or_else(kept)).flatten()
 }
@@ -73,11 +81,7 @@ fn helper_at_end(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -> 
 
 /// The program that answers a request to a file system of a program (FUSE): the only one that was seen
 /// to wait for requests.
-fn file_server(analysis: &Analysis<'_>, sleep: &Segment) -> Option<ThreadId> {
-    let (trace, stacks) = (analysis.trace, &analysis.stacks);
-    if !stacks.asks_server(sleep.wait_stack(trace)) {
-        return None;
-    }
+pub(crate) fn file_server(trace: &Trace, stacks: &StackClasses) -> Option<ThreadId> {
     let process = |thread: ThreadId| trace.threads.get(thread).process;
     let is_wait = |index: &usize| stacks.is_file_server(trace.switches.stack[*index]);
     let waits = (0..trace.switches.len()).rev().filter(is_wait);

@@ -6,11 +6,16 @@ use super::other_end::{holders, processes};
 use super::sleeps::sleeps_before;
 use crate::Analysis;
 use crate::timeline::Segment;
+use std::sync::Arc;
 use unhitch_model::{ProcessId, ThreadId, Time};
 
 /// The processes at the other ends of the connections that the event loops of `process` wait for, by their
 /// first threads.
-pub(super) fn loop_peers(analysis: &Analysis<'_>, process: ProcessId) -> Vec<ThreadId> {
+pub(super) fn loop_peers(analysis: &Analysis<'_>, process: ProcessId) -> Arc<[ThreadId]> {
+    analysis.memos.loop_peers.answer(process, || find_loop_peers(analysis, process).into())
+}
+
+fn find_loop_peers(analysis: &Analysis<'_>, process: ProcessId) -> Vec<ThreadId> {
     let trace = analysis.trace;
     let all = &trace.loop_peers;
     let first = all.partition_point(|(of, _)| *of < process);
@@ -26,6 +31,16 @@ pub(super) fn loop_peers(analysis: &Analysis<'_>, process: ProcessId) -> Vec<Thr
 /// The thread of `whom` that `process` woke last before `until`, and when. *Why also by interrupts of
 /// which no stack tells more*: a message within a machine is delivered in a soft interrupt of the sender.
 pub(super) fn last_woken_by(
+    analysis: &Analysis<'_>,
+    process: ProcessId,
+    whom: ProcessId,
+    until: Time,
+) -> Option<(ThreadId, Time)> {
+    let find = || find_last_woken_by(analysis, process, whom, until);
+    analysis.memos.last_woken_by.answer((process, whom, until), find)
+}
+
+fn find_last_woken_by(
     analysis: &Analysis<'_>,
     process: ProcessId,
     whom: ProcessId,

@@ -50,7 +50,7 @@ use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
 use acquisition::acquisition;
 pub(crate) use asked::asked_in_vain;
-pub(crate) use awaited::owned_at_end;
+pub(crate) use awaited::{file_server, owned_at_end};
 use bursts::Bursts;
 use creator::{Line, until_birth};
 use disk_servers::disk_server_of;
@@ -364,7 +364,8 @@ fn tracer_waited(analysis: &Analysis<'_>, stop: &Segment) -> bool {
         segment.is_sleep()
             && (class.is_unwanted() || matches!(class, WaitClass::Ipc | WaitClass::Network))
     });
-    waits.map(|wait| wait.window.duration_ns()).sum::<u64>() * 2 >= stop.window.duration_ns()
+    let waited_ns: u64 = waits.map(|wait| wait.window.duration_ns()).sum();
+    waited_ns.saturating_mul(2) >= stop.window.duration_ns()
 }
 
 /// A sleep for a lock that named its owner, ended by a thread that had not waited for the lock: up to

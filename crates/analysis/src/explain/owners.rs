@@ -83,10 +83,10 @@ fn is_end_of_child(
         .iter()
         .find(|segment| segment.is_sleep() && stacks.signature(segment.wait_stack(trace)) == place);
     let starts_next = |until: Time| {
-        let pid = Some(threads.process_of(own).pid);
-        threads.processes().any(|(_, process)| {
+        let children = analysis.children_of(threads.process_of(own).pid).iter();
+        children.map(|child| threads.process(*child)).any(|process| {
             let born = analysis.timeline.life(process.leader).start;
-            process.parent_pid == pid && end <= born && born <= until
+            end <= born && born <= until
         })
     };
     sleeps_on.is_none_or(|next| starts_next(next.window.start))

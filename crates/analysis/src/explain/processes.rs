@@ -5,6 +5,7 @@ use super::sleeps::began;
 use super::wait_class::{class_of, kept_wait};
 use crate::timeline::Segment;
 use crate::{Analysis, WaitClass};
+use rustc_hash::FxHashSet;
 use unhitch_model::{KeptWait, ThreadId, Window};
 
 /// The process whose end a thread waits for in a sleep that has not ended when the recording does, by
@@ -39,13 +40,14 @@ pub(super) fn working_child(
 ) -> Option<ThreadId> {
     let since = Window::new(began(analysis, sleep), sleep.window.end);
     let all = children(analysis, thread);
+    let among: FxHashSet<ThreadId> = all.iter().copied().collect();
     let works = |child: &ThreadId| works_mostly(analysis, *child, since, MAX_ASKED);
     let waits_for_another = |child: ThreadId| {
         let segments = analysis.segments(child, since).into_iter().filter(Segment::is_sleep);
         let longest = segments.max_by_key(|segment| segment.window.duration_ns());
         let asked = longest.and_then(|sleep| asked_in_vain(analysis, child, &sleep));
         let process = asked.map(|asked| analysis.trace.threads.process_of(asked).leader);
-        process.is_some_and(|process| process != child && all.contains(&process))
+        process.is_some_and(|process| process != child && among.contains(&process))
     };
     let mut working = all.iter().copied().filter(works).filter(|child| !waits_for_another(*child));
     let only = working.next()?;
@@ -57,8 +59,7 @@ pub(super) fn working_child(
 fn children(analysis: &Analysis<'_>, thread: ThreadId) -> Vec<ThreadId> {
     let (threads, end) = (&analysis.trace.threads, analysis.timeline.window().end);
     let own = threads.process_of(thread).pid;
-    let all = threads.processes().map(|(_, process)| process);
-    let started = all.filter(|process| process.parent_pid == Some(own));
+    let started = analysis.children_of(own).iter().map(|child| threads.process(*child));
     let leaders = started.map(|process| process.leader);
     leaders.filter(|leader| analysis.timeline.life(*leader).end >= end).collect()
 }

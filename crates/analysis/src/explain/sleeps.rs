@@ -14,6 +14,16 @@ pub(super) fn began(analysis: &Analysis<'_>, sleep: &Segment) -> Time {
     left.unwrap_or(sleep.window.start)
 }
 
+/// All of a sleep that a loss cut short, of which losses leave thousands of pieces; another as it is.
+pub(super) fn whole(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -> Segment {
+    let Window { end, .. } = sleep.window;
+    if !analysis.timeline.is_lost(end) {
+        return *sleep;
+    }
+    let until = analysis.timeline.end_of_sleep(analysis.trace, thread, sleep);
+    sleep.within(Window::new(began(analysis, sleep), until.max(end)))
+}
+
 /// The sleeps of a thread in the time before `until`, the last first. One may come in parts. *Why in
 /// steps:* most often the first few tell, of a million.
 pub(super) fn sleeps_before(

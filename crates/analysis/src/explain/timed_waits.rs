@@ -89,7 +89,7 @@ fn later_sleep(
     // An event loop has timers that have nothing to do with the answer that it waits for.
     let is_for_answer = || {
         class_of(analysis, segment) == WaitClass::Idle
-            && ran_ns * BUSY <= sleep.window.end.since(segment.window.start)
+            && ran_ns.saturating_mul(BUSY) <= sleep.window.end.since(segment.window.start)
             && answers(analysis, thread, segment, sleep)
     };
     (is_wait(sleep) && (is_look() || is_for_answer())).then_some(later)
@@ -132,8 +132,8 @@ fn may_repeat(analysis: &Analysis<'_>, segment: &Segment) -> bool {
 /// How often a thread slept again inside the one wait `slept`.
 pub(super) fn looks(analysis: &Analysis<'_>, thread: ThreadId, slept: Window) -> u32 {
     let mut sleeps = 0u32;
-    analysis.timeline.each_segment(analysis.trace, thread, slept, &mut |segment| {
-        sleeps += u32::from(segment.is_sleep())
+    analysis.timeline.each_uncut(analysis.trace, thread, slept, &mut |_, segment| {
+        sleeps += u32::from(segment.is_sleep() && segment.window.overlaps(slept))
     });
     sleeps.saturating_sub(1)
 }

@@ -145,6 +145,20 @@ impl Timeline {
         take: &mut dyn FnMut(Option<usize>, Segment),
     ) {
         let window = window.intersect(self.life(thread));
+        self.each_uncut(trace, thread, window, &mut |cycle, segment| {
+            self.push(trace, segment, window, &mut |segment| take(cycle, segment));
+        });
+    }
+
+    /// The same of segments that neither the window nor losses cut; some lie beside the window.
+    pub(crate) fn each_uncut(
+        &self,
+        trace: &Trace,
+        thread: ThreadId,
+        window: Window,
+        take: &mut dyn FnMut(Option<usize>, Segment),
+    ) {
+        let window = window.intersect(self.life(thread));
         if window.is_empty() || thread.is_idle() {
             return;
         }
@@ -153,9 +167,7 @@ impl Timeline {
             .partition_point(|cycle| self.first_time(trace, cycle) <= window.start)
             .saturating_sub(1);
         if cycles.is_empty() || first == 0 {
-            self.before_first(trace, thread, cycles.first(), &mut |segment| {
-                self.push(trace, segment, window, &mut |segment| take(None, segment))
-            });
+            self.before_first(trace, thread, cycles.first(), &mut |segment| take(None, segment));
         }
         for index in first..cycles.len() {
             if self.first_time(trace, &cycles[index]) >= window.end {
@@ -166,9 +178,14 @@ impl Timeline {
                 .map_or(self.life(thread).end, |next| self.first_time(trace, next));
             let next_lost = cycles.get(index + 1).is_some_and(|next| next.out == NONE);
             self.cycle(trace, &cycles[index], end, next_lost, &mut |segment| {
-                self.push(trace, segment, window, &mut |segment| take(Some(index), segment));
+                take(Some(index), segment);
             });
         }
+    }
+
+    /// True if events of any CPU may be missing at `time`.
+    pub(crate) fn is_lost(&self, time: Time) -> bool {
+        self.losses.hiding(None, Window::new(time, time.plus(1))).next().is_some()
     }
 
     /// When a sleep ended, whatever window it was cut to, even one before it (a sleep may stand for
