@@ -29,10 +29,12 @@ const MAX_LOOKED_AT: [usize; 2] = [32, 256];
 
 /// The long waits of a thread at places to which it seldom comes.
 pub(super) fn rare_waits(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Vec<Operation> {
-    let is_rare = |wait: &&Operation| {
-        let alike = view.operations.iter().filter(|other| other.signature == wait.signature);
-        is_long_reply(analysis, wait) && alike.count() <= MIN_CYCLES
-    };
+    let mut alike: FxHashMap<u64, usize> = FxHashMap::default();
+    for wait in view.operations {
+        *alike.entry(wait.signature).or_default() += 1;
+    }
+    let is_rare =
+        |wait: &&Operation| alike[&wait.signature] <= MIN_CYCLES && is_long_reply(analysis, wait);
     view.operations.iter().filter(is_rare).cloned().collect()
 }
 
@@ -121,7 +123,8 @@ fn keep_crowds(waits: &mut Vec<Operation>) {
     }
     waits.retain(|wait| {
         let is_at_once = |other: &&Window| {
-            other.intersect(wait.window).duration_ns() * 2 >= wait.window.duration_ns()
+            other.intersect(wait.window).duration_ns().saturating_mul(2)
+                >= wait.window.duration_ns()
         };
         let at_once = places.get(&wait.signature).into_iter().flatten().filter(is_at_once);
         !is_condition(wait) || at_once.take(MIN_CROWD).count() == MIN_CROWD
