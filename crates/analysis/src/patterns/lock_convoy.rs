@@ -8,7 +8,7 @@ use crate::explain::Cause;
 use crate::samples::hot_spot;
 use crate::wording::sentence::{Sentence, are, duration, function, plural, sentence};
 use crate::wording::units;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use unhitch_model::{ThreadId, Window};
 
 /// Minimum holders of a convoy.
@@ -62,7 +62,8 @@ impl Holds {
         let mut on_the_way_ns = 0;
         let moments = lengths.iter().take_while(|(ns, _)| {
             on_the_way_ns += ns;
-            ns * MOMENT_PART <= longest_ns && on_the_way_ns * MOMENTS_PART <= total_ns
+            ns.saturating_mul(MOMENT_PART) <= longest_ns
+                && on_the_way_ns.saturating_mul(MOMENTS_PART) <= total_ns
         });
         lengths.drain(..moments.count());
         Self { lengths, runs, by_cause, total_ns, in_order }
@@ -80,18 +81,18 @@ impl Holds {
     /// then name the same one.
     fn culprit(&self) -> Option<ThreadId> {
         let (longest, _) = self.lengths.last()?;
-        self.in_order.iter().copied().find(|thread| {
-            self.lengths
-                .iter()
-                .any(|(ns, who)| who == thread && ns * 100 >= longest * LONGEST_PERCENT)
-        })
+        let is_as_long =
+            |ns: u64| ns.saturating_mul(100) >= longest.saturating_mul(LONGEST_PERCENT);
+        let as_long = self.lengths.iter().rev().take_while(|(ns, _)| is_as_long(*ns));
+        let as_long: FxHashSet<ThreadId> = as_long.map(|(_, thread)| *thread).collect();
+        self.in_order.iter().copied().find(|thread| as_long.contains(thread))
     }
 
     /// `60.1 % on a CPU, 39.9 % waiting for a disk`.
     fn activities(&self) -> Sentence {
         let mut parts: Vec<(u64, Cause)> = (self.by_cause.iter())
             .map(|(cause, ns)| (*ns, *cause))
-            .filter(|(ns, _)| ns * 100 >= self.total_ns)
+            .filter(|(ns, _)| ns.saturating_mul(100) >= self.total_ns)
             .collect();
         parts.sort_unstable_by(|a, b| b.cmp(a));
         let words = parts.iter().map(|(ns, cause)| {
