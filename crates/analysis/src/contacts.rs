@@ -11,35 +11,42 @@ const REMEMBERED: usize = 1 << 10;
 /// The pairs of which one woke the other, by threads within a process and by processes otherwise, and
 /// when it first did. *Why processes:* which of its threads a server lets answer may differ each time.
 #[derive(Default)]
-pub(crate) struct Contacts(FxHashMap<(ThreadId, ThreadId), Time>);
+pub(crate) struct Contacts {
+    first: FxHashMap<(ThreadId, ThreadId), Time>,
+    /// The second of the pairs that begin with each.
+    woken: FxHashMap<ThreadId, Vec<ThreadId>>,
+}
 
 impl Contacts {
     /// All wake-ups of the trace that a thread issued itself. *Why on one core:* many cores wait for
     /// it at once, and one that helped another out could come to wait for itself.
     pub(crate) fn new(trace: &Trace, stacks: &StackClasses) -> Self {
         let wakings = &trace.wakings;
-        let mut pairs = FxHashMap::default();
+        let mut contacts = Self::default();
         let mut seen = vec![None; REMEMBERED];
         for (index, threads) in wakings.waker.iter().zip(&wakings.wakee).enumerate() {
             let at = (threads.0.index() ^ threads.1.index().rotate_left(5)) % REMEMBERED;
             if seen[at] != Some(threads) && stacks.is_by_task(trace, index) {
                 let parties = parties(trace, *threads.0, *threads.1);
-                pairs.entry(parties).or_insert(wakings.time[index]);
+                contacts.first.entry(parties).or_insert_with(|| {
+                    contacts.woken.entry(parties.0).or_default().push(parties.1);
+                    wakings.time[index]
+                });
                 seen[at] = Some(threads);
             }
         }
-        Self(pairs)
+        contacts
     }
 
     /// The threads of its own process that a thread woke.
     pub(crate) fn woken_by(&self, one: ThreadId) -> impl Iterator<Item = ThreadId> {
-        self.0.keys().filter(move |(waker, _)| *waker == one).map(|(_, woken)| *woken)
+        self.woken.get(&one).into_iter().flatten().copied()
     }
 
     /// True if each of the two woke the other.
     pub(crate) fn are_mutual(&self, trace: &Trace, one: ThreadId, other: ThreadId) -> bool {
         let (one, other) = parties(trace, one, other);
-        self.0.contains_key(&(one, other)) && self.0.contains_key(&(other, one))
+        self.first.contains_key(&(one, other)) && self.first.contains_key(&(other, one))
     }
 
     /// True if `one` had woken `other` before `time`.
@@ -50,7 +57,7 @@ impl Contacts {
         other: ThreadId,
         time: Time,
     ) -> bool {
-        self.0.get(&parties(trace, one, other)).is_some_and(|first| *first < time)
+        self.first.get(&parties(trace, one, other)).is_some_and(|first| *first < time)
     }
 }
 
