@@ -11,6 +11,7 @@ use crate::explain::other_end::{descriptor, other_end};
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, sentence};
+use rustc_hash::FxHashSet;
 use std::net::{IpAddr, SocketAddr};
 use unhitch_model::{DescriptorKind, StackId, ThreadId};
 
@@ -110,10 +111,14 @@ fn listener(analysis: &Analysis<'_>, address: Address) -> Option<ThreadId> {
     let trace = analysis.trace;
     let is_own = address.0.is_loopback();
     let mut served: Vec<ThreadId> = Vec::new();
+    // One connection may be waited for a million times, and its other end be open anywhere.
+    let mut seen: FxHashSet<Option<u64>> = FxHashSet::default();
     for wait in &trace.kept_waits {
         let Some(on) = wait.descriptor.as_deref() else { continue };
         if on.peer_address == Some(address) {
-            served.extend(other_end(analysis, wait, on));
+            if seen.insert(on.peer_inode) {
+                served.extend(other_end(analysis, wait, on));
+            }
         } else if is_own && on.kind == DescriptorKind::InternetSocket && on.local_port == address.1
         {
             served.push(trace.threads.process_of(wait.thread).leader);
