@@ -44,11 +44,8 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
     let throttled = throttled(analysis, view, &waits(MIN_PIECE_NS).collect::<Vec<_>>());
     // Fair shares of a busy CPU are no starvation.
     let is_share = |wait: &Window| {
-        let is_patient = || {
-            computes(view, *wait)
-                || is_batch(analysis, view.thread)
-                || view.is_kernel_thread(analysis)
-        };
+        let is_patient =
+            || computes(view, *wait) || is_batch(analysis, view.thread) || view.kernel_thread;
         let ns = wait.duration_ns();
         !view.event_loop
             && (ns < UNSEEN_THRESHOLD_NS || ns < BATCH_THRESHOLD_NS && is_patient())
@@ -64,10 +61,8 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
 /// reaction.
 fn computes(view: &ThreadView<'_>, wait: Window) -> bool {
     let around = Window::new(wait.start.minus(AROUND_NS), wait.end.plus(AROUND_NS));
-    let from = view.segments.partition_point(|segment| segment.window.end <= around.start);
-    let inside = view.segments.get(from..).unwrap_or(&[]).iter();
     let (mut slept_ns, mut other_ns) = (0u64, 0u64);
-    for segment in inside.take_while(|segment| segment.window.start < around.end) {
+    for segment in view.inside(around) {
         let ns = segment.window.intersect(around).duration_ns();
         match segment.state {
             State::Sleeping(_) => slept_ns += ns,
@@ -80,12 +75,12 @@ fn computes(view: &ThreadView<'_>, wait: Window) -> bool {
 
 /// True if other threads had the CPU that the thread waited for, for most of the wait.
 fn had_others(analysis: &Analysis<'_>, view: &ThreadView<'_>, wait: Window) -> bool {
-    let segment = view.segments.iter().find(|segment| segment.window == wait);
+    let segment = view.inside(wait).find(|segment| segment.window == wait);
     let cpu = segment.and_then(|segment| awaited_cpu(analysis, segment, wait));
     let Some(cpu) = cpu else { return false };
     let shares = analysis.cpus.shares(analysis.trace, cpu, wait).ns.into_iter();
     let others = shares.filter(|(thread, _)| thread.is_some_and(|thread| !thread.is_idle()));
-    others.map(|(_, ns)| ns).sum::<u64>() * 2 >= wait.duration_ns()
+    others.map(|(_, ns)| ns).sum::<u64>().saturating_mul(2) >= wait.duration_ns()
 }
 
 /// Stretches in which a quota kept the thread from CPUs period after period: of a quota of 10 %, 90

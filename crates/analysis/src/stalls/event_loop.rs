@@ -81,7 +81,7 @@ fn away_until(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Time {
 
 /// True when most of the window is hidden by losses: that is no stall that can be defended.
 pub(super) fn is_unknown(view: &ThreadView<'_>, window: Window) -> bool {
-    let hidden = view.segments.iter().filter(|segment| segment.state == State::Unknown);
-    hidden.map(|segment| segment.window.intersect(window).duration_ns()).sum::<u64>() * 2
-        > window.duration_ns()
+    let hidden = view.inside(window).filter(|segment| segment.state == State::Unknown);
+    let hidden_ns: u64 = hidden.map(|segment| segment.window.intersect(window).duration_ns()).sum();
+    hidden_ns.saturating_mul(2) > window.duration_ns()
 }

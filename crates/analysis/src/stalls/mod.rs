@@ -56,6 +56,7 @@ pub(crate) fn candidates_of(
         segments: &segments,
         operations: &operations,
         event_loop: event_loop::is_event_loop(analysis, &operations),
+        kernel_thread: thread_view::is_of_kernel(analysis, &operations),
     };
     let mut found = Vec::new();
     FINDERS.iter().for_each(|find| find(analysis, &view, &mut found));

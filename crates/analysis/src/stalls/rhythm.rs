@@ -67,7 +67,8 @@ pub(super) fn breaks<'a>(sleeps: &[Sleep<'a>]) -> Vec<Break<'a>> {
     let mut distinct: Vec<Break<'a>> = Vec::new();
     for found in found {
         let is_known = |known: &Break<'_>| {
-            known.cycle.intersect(found.cycle).duration_ns() * 2 >= found.cycle.duration_ns()
+            known.cycle.intersect(found.cycle).duration_ns().saturating_mul(2)
+                >= found.cycle.duration_ns()
         };
         if !distinct.iter().any(is_known) {
             distinct.push(found);
@@ -130,7 +131,7 @@ fn add_breaks<'a>(sleeps: &[Sleep<'a>], found: &mut Vec<Break<'a>>) {
 }
 
 pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
-    if view.is_kernel_thread(analysis) {
+    if view.kernel_thread {
         return;
     }
     let sleeps = sleeps(analysis, view.segments);
@@ -141,7 +142,8 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
             .take_while(|sleep| sleep.segment.window.start < cycle.end)
             .max_by_key(|sleep| sleep.segment.window.intersect(cycle).duration_ns());
         let most = longest.filter(|sleep| {
-            sleep.segment.window.intersect(cycle).duration_ns() * 2 >= cycle.duration_ns()
+            sleep.segment.window.intersect(cycle).duration_ns().saturating_mul(2)
+                >= cycle.duration_ns()
         });
         let is_idle = |sleep: &Sleep<'_>| {
             is_rest(analysis, sleep) || is_nobodys(analysis, view.thread, sleep)
@@ -179,7 +181,7 @@ pub(super) fn goes_on(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
     let segments = analysis.segments(thread, analysis.timeline.window());
     let sleeps = sleeps(analysis, &segments);
     let is_it = |found: &Break<'_>| {
-        let of_window = |other: Window| other.intersect(window).duration_ns() * 2;
+        let of_window = |other: Window| other.intersect(window).duration_ns().saturating_mul(2);
         of_window(found.cycle) >= window.duration_ns()
             && of_window(found.first.segment.window) < window.duration_ns()
     };
