@@ -20,6 +20,9 @@ use unhitch_model::{ThreadId, Time, Window};
 const APART_NS: u64 = 5_000_000;
 /// Minimum threads of a mass release.
 const MIN_THREADS: usize = 4;
+/// Maximum releases that are judged, those that ended the longest waits. *Why:* each takes a look at all
+/// CPUs for as long as its longest wait, and no more stalls are explained.
+const MAX_JUDGED: usize = 64;
 /// Resolution of the busy-CPU curve.
 const BUCKET_NS: u64 = 1_000_000;
 /// Time examined before the fall and after the release, nanoseconds.
@@ -43,10 +46,18 @@ pub(crate) fn find(analysis: &Analysis<'_>, candidates: &[Candidate]) -> Vec<Can
     waits.sort_by_key(|wait| (released_at(analysis, wait), wait.victim));
     let groups =
         waits.chunk_by(|a, b| released_at(analysis, b).since(released_at(analysis, a)) <= APART_NS);
+    let mut groups: Vec<&[&Candidate]> =
+        groups.filter(|group| group.len() >= MIN_THREADS).collect();
     groups
-        .filter(|group| group.len() >= MIN_THREADS)
-        .filter_map(|group| judge(analysis, group))
-        .collect()
+        .sort_by_cached_key(|group| Reverse(longest(group).map(|wait| wait.window.duration_ns())));
+    groups.truncate(MAX_JUDGED);
+    groups.sort_by_key(|group| released_at(analysis, group[0]));
+    groups.into_iter().filter_map(|group| judge(analysis, group)).collect()
+}
+
+/// The longest wait of a group.
+fn longest<'a>(group: &[&'a Candidate]) -> Option<&'a Candidate> {
+    group.iter().copied().max_by_key(|wait| (wait.window.duration_ns(), Reverse(wait.victim)))
 }
 
 /// When the wake-up came that ended it.
@@ -56,8 +67,7 @@ fn released_at(analysis: &Analysis<'_>, wait: &Candidate) -> Time {
 }
 
 fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
-    let longest =
-        group.iter().max_by_key(|wait| (wait.window.duration_ns(), Reverse(wait.victim)))?;
+    let longest = longest(group)?;
     let (fell, first) = (longest.window.start, released_at(analysis, group.first()?));
     let last = released_at(analysis, group.last()?);
     let recorded = analysis.timeline.window();
@@ -132,7 +142,7 @@ fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
     Some(Candidate {
         kind: StallKind::Machine,
         machine: Some(Box::new(machine)),
-        ..(*longest).clone()
+        ..longest.clone()
     })
 }
 
