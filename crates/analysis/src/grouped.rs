@@ -58,6 +58,13 @@ impl Starts {
 }
 
 impl Grouped<u32> {
+    /// Of the items of a key, indices into `times` in order of time, the time of the first since `since`.
+    pub fn first_since(&self, key: usize, since: Time, times: &[Time]) -> Option<Time> {
+        let all = self.of(key);
+        let first = all.partition_point(|index| times[*index as usize] < since);
+        Some(times[*all.get(first)? as usize])
+    }
+
     /// Of the items of a key, indices into `times` in order of time, those inside `window`.
     pub fn inside(&self, key: usize, window: Window, times: &[Time]) -> &[u32] {
         let all = self.of(key);

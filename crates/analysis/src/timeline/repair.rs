@@ -10,7 +10,7 @@
 //! CPU on which it never was. The trace's warnings give the number of inferred switches.
 
 use super::losses::Losses;
-use std::ops::Range;
+use crate::grouped::Grouped;
 use unhitch_model::{
     StackId, Switch, Switches, TaskState, ThreadId, Time, Trace, Window, linux::USUAL_PRIO,
 };
@@ -349,10 +349,11 @@ impl<'a> Chains<'a> {
             Some((ThreadId(index as u32), state.woken.filter(|woken| is_late(*woken, end))?))
         });
         self.hidden.extend(late);
+        let comings = Comings::new(self.trace, self.cpus.len());
         for (thread, woken) in std::mem::take(&mut self.hidden) {
             let (Woken { before, time, cpu, current }, state) =
                 (woken, self.threads[thread.index()]);
-            if state.shown && !(current.is_idle() && self.stays_idle(cpu, time)) {
+            if state.shown && !(current.is_idle() && comings.stay_away(self.trace, cpu, time)) {
                 continue;
             }
             let (prev_prio, next_prio) = (self.threads[current.index()].prio, state.prio);
@@ -380,15 +381,31 @@ impl<'a> Chains<'a> {
         }
         self.missing
     }
+}
+
+/// When threads came on each CPU: a million wake-ups may be asked about at one time.
+struct Comings {
+    switches: Grouped<u32>,
+    arrivals: Grouped<u32>,
+}
+
+impl Comings {
+    fn new(trace: &Trace, cpus: usize) -> Self {
+        let by_cpu = |all: &[u16]| {
+            let known = all.iter().map(|&cpu| usize::from(cpu)).zip(0..);
+            Grouped::by(cpus, known.filter(|(cpu, _)| *cpu < cpus))
+        };
+        Self { switches: by_cpu(&trace.switches.cpu), arrivals: by_cpu(&trace.arrivals.cpu) }
+    }
 
     /// True if no thread is known to have come on `cpu` right after a wake-up.
-    fn stays_idle(&self, cpu: u16, from: Time) -> bool {
-        let Trace { switches, arrivals, .. } = self.trace;
+    fn stay_away(&self, trace: &Trace, cpu: u16, from: Time) -> bool {
         let window = Window::new(from, from.plus(MIN_FREE_NS));
-        let busy = |cpus: &[u16], range: Range<usize>| {
-            cpus.get(range).is_some_and(|cpus| cpus.contains(&cpu))
+        let came = |all: &Grouped<u32>, times: &[Time]| {
+            let came = all.first_since(usize::from(cpu), window.start, times);
+            came.is_some_and(|time| time < window.end)
         };
-        !busy(&switches.cpu, switches.range(window)) && !busy(&arrivals.cpu, arrivals.range(window))
+        !came(&self.switches, &trace.switches.time) && !came(&self.arrivals, &trace.arrivals.time)
     }
 }
 

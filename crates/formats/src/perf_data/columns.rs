@@ -98,11 +98,17 @@ pub(super) fn fill(trace: &mut Trace, rows: Rows, replay: Replayed<'_>, columns:
 /// Waits without a stack, of which the recorder noted why.
 fn mark_over_budget(trace: &mut Trace) {
     let switches = &mut trace.switches;
-    for wait in trace.kept_waits.iter().filter(|wait| wait.is_over_budget) {
-        let first = switches.time.partition_point(|time| *time < wait.time);
-        let same_time = switches.time[first..].iter().take_while(|time| **time == wait.time);
+    let over = trace.kept_waits.iter().filter(|wait| wait.is_over_budget);
+    let mut waits: Vec<(Time, ThreadId)> = over.map(|wait| (wait.time, wait.thread)).collect();
+    waits.sort_unstable();
+    // A damaged file may have all of them at one time.
+    for at_once in waits.chunk_by(|one, other| one.0 == other.0) {
+        let time = at_once[0].0;
+        let first = switches.time.partition_point(|other| *other < time);
+        let same_time = switches.time[first..].iter().take_while(|other| **other == time);
         for at in first..first + same_time.count() {
-            if switches.prev[at] == wait.thread && switches.stack[at].is_empty() {
+            let is_over = at_once.binary_search(&(time, switches.prev[at])).is_ok();
+            if is_over && switches.stack[at].is_empty() {
                 switches.stack[at] = StackId::OVER_BUDGET;
             }
         }

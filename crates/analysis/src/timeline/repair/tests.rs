@@ -129,3 +129,29 @@ fn a_broken_chain_is_repaired_at_the_wake_up() {
     repair(&mut trace);
     assert_eq!(trace.switches.time, repaired, "a whole chain stays as it is");
 }
+
+/// Two hundred thousand threads are woken at one time at which as many switches happen on another CPU, and
+/// never seen to run.
+#[test]
+fn any_number_of_threads_may_have_run_unseen_at_one_time() {
+    const THREADS: u32 = 200_000;
+    let mut trace = broken();
+    let process = trace.threads.get(ThreadId(1)).process;
+    for thread in 3..3 + THREADS {
+        trace.threads.add(Thread {
+            tid: 100 + thread,
+            process,
+            ..trace.threads.get(ThreadId(1)).clone()
+        });
+        sample(&mut trace, 5, thread);
+        wake(&mut trace, 100, 1, 0, thread);
+        push(&mut trace, 100, (thread - 3) % 2, (thread - 2) % 2);
+    }
+    trace.switches.cpu[2..].fill(1);
+    let window = Window::new(Time::ZERO, Time::from_nanos(200_000_000));
+    trace.spans = vec![CpuSpan { cpu: 0, window }];
+    let before = trace.switches.len();
+    repair(&mut trace);
+    let added = trace.switches.len() - before;
+    assert!(added >= 2 * THREADS as usize, "{added}");
+}
