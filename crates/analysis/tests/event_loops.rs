@@ -3,6 +3,7 @@
 use crate::scene;
 use crate::scene::Scene;
 use TaskState::{Runnable, Sleeping};
+use unhitch_analysis::explain::explain;
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::{Analysis, Query, Rules, Stall, answer, diagnose};
 use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};
@@ -281,4 +282,35 @@ fn regression_the_event_before_one_from_outside_may_have_led_to_it() {
         (Pattern::CpuBound, Some(worker)),
         "{text}"
     );
+}
+
+/// A loop asks "worker" a hundred thousand times, and each time waits in two parts, the first of which
+/// "ticker" ends.
+#[test]
+fn a_loop_may_have_any_number_of_waits_that_each_depend_on_the_one_before() {
+    const TURNS: u64 = 100_000;
+    const TURN: u64 = 50;
+    let mut office = Office::new();
+    let Office { client, broker, worker, ticker, poll, write, .. } = office;
+    let scene = &mut office.scene;
+    let begin = 50 * MS + 10;
+    for at in (0..TURNS).map(|turn| begin + turn * TURN) {
+        scene.wake(at + 1, 0, broker, worker, WakeFlags::default(), write);
+        scene.switch(at + 2, 0, broker, Sleeping, IDLE, poll);
+        scene.wake(at + 20, 2, ticker, broker, WakeFlags::default(), write);
+        scene.switch(at + 20, 0, IDLE, Runnable, broker, NONE);
+        scene.switch(at + 21, 0, broker, Sleeping, IDLE, poll);
+        scene.wake(at + TURN, 1, worker, broker, WakeFlags::default(), write);
+        scene.switch(at + TURN, 0, IDLE, Runnable, broker, NONE);
+    }
+    let end = begin + TURNS * TURN;
+    scene.wake(end + 1, 0, broker, client, WakeFlags::default(), write);
+    scene.switch(end + 2, 0, broker, Sleeping, client, poll);
+    let trace = office.scene.finish(3, end + 10);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let [from, to] = [begin, end + 1].map(|us| Time::from_nanos(us * 1_000));
+    let explanation = explain(&analysis, client, Window::new(from, to));
+    let of_worker = explanation.pieces.iter().filter(|piece| piece.thread == worker);
+    let worked_ns: u64 = of_worker.map(|piece| piece.window.duration_ns()).sum();
+    assert_eq!(worked_ns, TURNS * (TURN - 2) * 1_000);
 }

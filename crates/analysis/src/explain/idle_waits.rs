@@ -15,6 +15,7 @@ use crate::Analysis;
 use crate::stacks::WaitClass;
 use crate::stacks::classes::WakeContext;
 use crate::timeline::{Segment, State};
+use std::cell::OnceCell;
 use unhitch_model::{ThreadId, Time, Window};
 
 /// A kernel worker is shared: before it was given the work that mattered, it rested or did what others
@@ -58,20 +59,34 @@ pub(super) fn join_idle_waits(
     if join_worker_waits(analysis, thread, segments, end) {
         return;
     }
+    let mut covered = vec![false; segments.len()];
     let mut len = Some(segments.len());
     while let Some(until) = len {
-        len = join_last_wait(analysis, thread, segments, (until, end));
+        let Some(joined) = last_wait(analysis, thread, segments, (until, end)) else { break };
+        segments[joined.last].window.start = segments[joined.first].window.start;
+        covered[joined.first..joined.last].fill(true);
+        len = joined.depends;
     }
+    // All at once: a loop may have a million waits that each depend on the one before.
+    let mut covered = covered.into_iter();
+    segments.retain(|_| covered.next() == Some(false));
 }
 
-/// The same for the last wait of the first `until` segments. Returns how many come before it, up to
-/// the event on which it may depend.
-fn join_last_wait(
+/// A wait for any event and those before it that it covers, by their places among the segments.
+struct Joined {
+    first: usize,
+    last: usize,
+    /// How many segments come before it, up to the event on which it may depend.
+    depends: Option<usize>,
+}
+
+/// The last wait of the first `until` segments, if it is one of an event loop or for work.
+fn last_wait(
     analysis: &Analysis<'_>,
     thread: ThreadId,
-    segments: &mut Vec<Segment>,
+    segments: &[Segment],
     (until, end): (usize, Time),
-) -> Option<usize> {
+) -> Option<Joined> {
     let is_sleep = |segment: &Segment| segment.is_sleep();
     let last = segments.get(..until)?.iter().rposition(is_sleep)?;
     let wait = &segments[last];
@@ -119,16 +134,21 @@ fn join_last_wait(
             is_foreign(client) && wakes(Window::new(segment.window.end, until), client)
         })
     };
+    let first_asked = OnceCell::new();
+    let first_asked = || {
+        let all = Window::new(segments[0].window.start, wait.window.start);
+        let ask = || woken(all, by?).find(|wake| !analysis.stacks.closes(wakings.stack[*wake]));
+        *first_asked.get_or_init(|| ask().map(|wake| wakings.time[wake]))
+    };
     // By a timer of its own, and not for the first time: the event may answer what it had asked before.
     let asked_again = |at: usize| {
-        let began = segments[0].window.start;
         let before = segments[..at].iter().rev().find(|segment| is_sleep(segment));
-        let earlier = |sleep: &Segment| Window::new(began, sleep.window.start);
         before.is_some_and(|sleep| {
-            timed_out(analysis, sleep) && by.is_some_and(|by| asks(earlier(sleep), by))
+            timed_out(analysis, sleep)
+                && first_asked().is_some_and(|first| first < sleep.window.start)
         })
     };
-    let (mut first, mut busy_ns, mut next) = (last, 0, wait.window.start);
+    let (mut first, mut busy_ns, mut next) = (last, 0u64, wait.window.start);
     let mut depends = None;
     for at in (0..last).rev() {
         let segment = &segments[at];
@@ -143,7 +163,7 @@ fn join_last_wait(
             }
             next = segment.window.start;
             let since = Window::new(segment.window.end, ended_at);
-            if busy_ns * BUSY <= since.duration_ns() {
+            if busy_ns.saturating_mul(BUSY) <= since.duration_ns() {
                 first = at;
             }
         } else {
@@ -155,9 +175,7 @@ fn join_last_wait(
             }
         }
     }
-    segments[last].window.start = segments[first].window.start;
-    segments.drain(first..last);
-    depends
+    Some(Joined { first, last, depends })
 }
 
 /// Of an event loop that has not answered when the recording ends: lets its last sleep, which it had not
@@ -182,14 +200,14 @@ pub(super) fn join_unanswered(
     let Some(by) = asked_by_loop(analysis, process, since, MAX_ASKED) else { return false };
     let of_it = analysis.trace.threads.get(by).process;
     let asked = last_woken_by(analysis, process, of_it, end).map_or(Time::ZERO, |(_, at)| at);
-    let (mut first, mut busy_ns) = (None, 0);
+    let (mut first, mut busy_ns) = (None, 0u64);
     for (at, segment) in segments.iter().enumerate().rev() {
         if segment.state == State::Unknown || segment.window.start < asked {
             break;
         }
         if !segment.is_sleep() {
             busy_ns += segment.window.duration_ns();
-        } else if busy_ns * BUSY <= until.since(segment.window.start) {
+        } else if busy_ns.saturating_mul(BUSY) <= until.since(segment.window.start) {
             first = Some(at);
         }
     }
