@@ -26,7 +26,7 @@ fn is_wait(stall: &Stall) -> bool {
         piece.hop.is_none() && matches!(piece.segment.state, State::Ran | State::Unknown)
     });
     let own_ns: u64 = own.map(|piece| piece.window.duration_ns()).sum();
-    own_ns * 2 < stall.explanation.window.duration_ns()
+    own_ns.saturating_mul(2) < stall.explanation.window.duration_ns()
 }
 
 /// A moment as text, counted from the trace's origin.

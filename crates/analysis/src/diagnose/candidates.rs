@@ -40,7 +40,9 @@ fn spread(analysis: &Analysis<'_>, sort: Vec<Candidate>) -> Vec<Candidate> {
     let is_like = |one: &Candidate, other: &Candidate| {
         let shared = one.window.intersect(other.window).duration_ns();
         let longer = one.window.duration_ns().max(other.window.duration_ns());
-        one.kind == other.kind && process(one) == process(other) && shared * 10 >= longer * 9
+        one.kind == other.kind
+            && process(one) == process(other)
+            && shared.saturating_mul(10) >= longer.saturating_mul(9)
     };
     let mut kept: Vec<Candidate> = Vec::new();
     for candidate in sort {

@@ -141,7 +141,7 @@ fn better(analysis: &Analysis<'_>, new: &Stall, old: &Stall) -> bool {
     // What somebody sat before is not over because a short part of it has a name.
     let is_part = |stall: &Stall, other: &Stall| {
         let length = |stall: &Stall| stall.candidate.window.duration_ns();
-        length(stall) * 2 < length(other)
+        length(stall).saturating_mul(2) < length(other)
     };
     let is_shown = |stall: &Stall, other: &Stall| {
         let is_small = other.candidate.is_seen() && is_part(stall, other);

@@ -130,7 +130,7 @@ impl Stall {
         let is_most = |select: &dyn Fn(&Piece) -> bool| {
             let pieces = explanation.pieces.iter().filter(|piece| select(piece));
             let ns: u64 = pieces.map(|piece| piece.window.duration_ns()).sum();
-            ns * 2 >= explanation.window.duration_ns()
+            ns.saturating_mul(2) >= explanation.window.duration_ns()
         };
         let rest = Rest::new(analysis, explanation);
         let is_polled = |piece: &Piece| {

@@ -74,7 +74,7 @@ fn waited(habits: &mut Habits<'_, '_>, wake: usize, window: Window) -> Option<u6
     let sleep = sleep_before(analysis, wakee, at, window)?;
     let waited_ns = sleep.window.duration_ns();
     let stack = sleep.wait_stack(analysis.trace);
-    (waited_ns * 2 >= window.duration_ns()
+    (waited_ns.saturating_mul(2) >= window.duration_ns()
         && class_of(analysis, &sleep) != WaitClass::KernelIdle
         // What a signal interrupted was no wait for its sender.
         && signalled_by(analysis, &sleep).is_none()

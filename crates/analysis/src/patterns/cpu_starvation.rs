@@ -89,7 +89,7 @@ fn by_others(case: &Case<'_>, thread: ThreadId, starved: u64) -> Finding {
     let exits = hot.as_ref().is_some_and(|spot| case.analysis.stacks.exits(spot.stack));
     let is_group = hog.is_some_and(|hog| hog.shared_name.is_some());
     let cause = match hog {
-        Some(hog) if hog.ns * 2 < starved => sentence!(
+        Some(hog) if hog.ns.saturating_mul(2) < starved => sentence!(
             "CPU starvation: {} had the CPU, none of them for half of the time.",
             occupants.names(case)
         ),

@@ -27,7 +27,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let longest = unknown.max_by_key(|piece| piece.window.duration_ns())?;
     let (why, advice) = match lost > unseen {
         true => why_lost(case),
-        false => why_unseen(case, longest, outside * 2 > unseen),
+        false => why_unseen(case, longest, outside.saturating_mul(2) > unseen),
     };
     let name = case.name(longest.thread);
     let mut sentences = vec![match lost > unseen {

@@ -117,7 +117,7 @@ fn weaken_by(
         piece.cause == Cause::Io
             && case.analysis.stacks.asks_server(piece.segment.wait_stack(case.analysis.trace))
     });
-    if by_program * 2 >= ns {
+    if by_program.saturating_mul(2) >= ns {
         weaken(finding, |_| {
             Sentence::from("a program serves this file system (FUSE); which one is not known")
         });
@@ -146,7 +146,9 @@ fn other_waiters(case: &Case<'_>) -> Option<Sentence> {
     const MAX_LISTED: usize = 3;
     let window = case.explanation.window;
     let mut list = waits_for(case.analysis, window, WaitClass::is_disk);
-    list.retain(|(thread, ns)| *thread != case.candidate.victim && ns * 20 > window.duration_ns());
+    list.retain(|(thread, ns)| {
+        *thread != case.candidate.victim && ns.saturating_mul(20) > window.duration_ns()
+    });
     let waiter =
         |(thread, ns): &(ThreadId, u64)| sentence!("{} ({})", case.name(*thread), duration(*ns));
     let listed = Sentence::join(list.iter().take(MAX_LISTED).map(waiter), ", ");

@@ -157,7 +157,7 @@ impl Hold {
 
     /// What it did, with shares of at least 1 %.
     fn activities(&self, the_lock: &str) -> Option<Sentence> {
-        let is_shown = |ns: u64| ns * 100 >= self.held_ns;
+        let is_shown = |ns: u64| ns.saturating_mul(100) >= self.held_ns;
         let shown: Vec<(u64, &str)> =
             self.parts.iter().copied().filter(|(ns, _)| is_shown(*ns)).collect();
         let rest_ns = self.held_ns - shown.iter().map(|(ns, _)| ns).sum::<u64>().min(self.held_ns);
@@ -178,12 +178,12 @@ impl Hold {
 
     /// True if it waited for a disk for at least half of the time.
     fn is_for_disk(&self) -> bool {
-        self.for_disk_ns * 2 >= self.held_ns
+        self.for_disk_ns.saturating_mul(2) >= self.held_ns
     }
 
     /// What it did for at least half of the time.
     fn main_activity(&self) -> Sentence {
-        let main = self.parts.iter().find(|(ns, _)| ns * 2 >= self.held_ns);
+        let main = self.parts.iter().find(|(ns, _)| ns.saturating_mul(2) >= self.held_ns);
         main.map_or_else(Sentence::default, |(_, words)| sentence!(" while {}", *words))
     }
 }

@@ -82,7 +82,8 @@ pub fn judge(analysis: &Analysis<'_>, candidate: &Candidate, explanation: &Expla
         let operations = explain::operations(analysis, candidate.victim, &segments);
         let longest =
             operations.into_iter().max_by_key(|operation| operation.window.duration_ns())?;
-        (longest.window.duration_ns() * 2 >= candidate.window.duration_ns()).then_some(longest)
+        (longest.window.duration_ns().saturating_mul(2) >= candidate.window.duration_ns())
+            .then_some(longest)
     });
     let partition = explain::partition(analysis, explanation);
     let case = Case { analysis, candidate, explanation, partition, operation };

@@ -100,7 +100,7 @@ fn only(case: &Case<'_>, sleeps: &[&Piece], is_one: impl Fn(&Process) -> bool) -
         is_one(process)
             && life.end > last.start
             && life.end <= last.end
-            && life.end.since(life.start.max(first.start)) * 2 >= length
+            && life.end.since(life.start.max(first.start)).saturating_mul(2) >= length
     });
     let only = ended.next()?.leader;
     ended.next().is_none().then_some(only)

@@ -50,8 +50,8 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     // victim slept.
     let slept_ns = whole_ns - case.ns_of(|piece, hop| is_awake(case, piece, hop)).min(whole_ns);
     let is_certain = case.analysis.trace.samples.is_empty()
-        || busy_ns * 2 >= whole_ns
-        || behind_lock * 10 >= slept_ns * 9;
+        || busy_ns.saturating_mul(2) >= whole_ns
+        || behind_lock.saturating_mul(10) >= slept_ns.saturating_mul(9);
     if !is_certain {
         return None;
     }
@@ -131,7 +131,7 @@ fn on_cpu_ns(case: &Case<'_>, release: &Release) -> u64 {
         symbols.any(|symbol| trace.name(symbol.function) == release.function)
     };
     let inside = trace.samples.range(case.explanation.window).filter(is_inside).count() as u64;
-    inside * trace.meta.sample_period_ns
+    inside.saturating_mul(trace.meta.sample_period_ns)
 }
 
 /// The longest single wait, and which threads held the lock meanwhile.

@@ -98,7 +98,7 @@ fn worker(case: &Case<'_>, spinner: ThreadId) -> Option<ThreadId> {
     let (analysis, window) = (case.analysis, case.explanation.window);
     let threads = &analysis.trace.threads;
     let works = |thread: &ThreadId| {
-        active_ns(analysis, *thread, window) * 2 >= window.duration_ns()
+        active_ns(analysis, *thread, window).saturating_mul(2) >= window.duration_ns()
             && spinning(analysis, *thread, window).is_none()
     };
     let only = |all: &mut dyn Iterator<Item = ThreadId>| {

@@ -78,8 +78,8 @@ pub fn hot_spot(analysis: &Analysis<'_>, runs: &[(ThreadId, Window)]) -> Option<
     functions.retain(|_, found| found.samples * 2 >= total);
     // By the mean distance from the leaf, compared as fractions.
     let deeper = |(a_name, a): &(NameId, Inclusive), (b_name, b): &(NameId, Inclusive)| {
-        let distances =
-            (a.distance * u64::from(b.samples)).cmp(&(b.distance * u64::from(a.samples)));
+        let scaled = |one: &Inclusive, by: u32| u128::from(one.distance) * u128::from(by);
+        let distances = scaled(a, b.samples).cmp(&scaled(b, a.samples));
         distances.then(b.samples.cmp(&a.samples)).then(a_name.0.cmp(&b_name.0))
     };
     let layer = |found: &Inclusive| analysis.stacks.layer(found.frame);

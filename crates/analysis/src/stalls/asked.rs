@@ -36,7 +36,7 @@ pub(crate) fn unusual(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
         let counted = segments.iter().filter(|segment| counts(&segment.state));
         counted.map(|segment| segment.window.intersect(window).duration_ns()).sum()
     };
-    let is_most = |ns: u64| ns * 2 >= window.duration_ns();
+    let is_most = |ns: u64| ns.saturating_mul(2) >= window.duration_ns();
     let runnable_ns = time_in(|state| matches!(state, State::Runnable { .. }));
     if is_most(runnable_ns) {
         return vec![candidate(StallKind::Longest, window, None)];
@@ -85,7 +85,8 @@ pub(crate) fn unusual(analysis: &Analysis<'_>, thread: ThreadId, window: Window)
 /// True for a cycle most of which is a sleep that the program chose.
 fn is_mostly_chosen(analysis: &Analysis<'_>, found: &Break<'_>) -> bool {
     let slept = found.first.segment.window.intersect(found.cycle).duration_ns();
-    rhythm::is_chosen(analysis, found.first.segment) && slept * 2 >= found.cycle.duration_ns()
+    rhythm::is_chosen(analysis, found.first.segment)
+        && slept.saturating_mul(2) >= found.cycle.duration_ns()
 }
 
 /// True for a wait that its thread chose.

@@ -110,5 +110,5 @@ pub(crate) fn is_stall(
         explanation.pieces.iter().filter(counts).map(|piece| piece.window.duration_ns()).sum();
     found.pattern.is_definite()
         && by_others >= MIN_LIFE_NS
-        && by_others * 2 >= explanation.window.duration_ns()
+        && by_others.saturating_mul(2) >= explanation.window.duration_ns()
 }

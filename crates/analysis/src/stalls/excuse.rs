@@ -67,7 +67,7 @@ pub(crate) fn is_excused(
     };
     let work_ns: u64 =
         explanation.pieces.iter().filter(counts).map(|piece| piece.window.duration_ns()).sum();
-    work_ns < MIN_WORK_NS || work_ns * 2 < explanation.window.duration_ns()
+    work_ns < MIN_WORK_NS || work_ns.saturating_mul(2) < explanation.window.duration_ns()
 }
 
 /// True for a sleep by the clock of a thread that waited for events, and so would have woken for

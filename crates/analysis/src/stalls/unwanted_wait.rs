@@ -71,7 +71,7 @@ fn refused(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Vec<Window> {
         }
     }
     polls.retain(|(window, interval)| {
-        let may_be_older = window.start.since(all.start) <= interval * 3 / 2;
+        let may_be_older = window.start.since(all.start) <= interval.saturating_mul(3) / 2;
         window.duration_ns() >= THRESHOLD_NS && !may_be_older
     });
     polls.into_iter().map(|(window, _)| window).collect()
@@ -101,7 +101,7 @@ fn somebody_waited(analysis: &Analysis<'_>, operation: &Operation, next: Time) -
                 && !matches!(class_of(analysis, segment), WaitClass::Idle | WaitClass::KernelIdle)
                 && !analysis.stacks.is_kernel_thread(segment.wait_stack(trace))
         });
-        waits.map(|segment| segment.window.duration_ns()).sum::<u64>() * 2
+        waits.map(|segment| segment.window.duration_ns()).sum::<u64>().saturating_mul(2)
             >= operation.window.duration_ns()
     };
     let woke = |index: &usize| {
