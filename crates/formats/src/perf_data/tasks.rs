@@ -124,30 +124,20 @@ impl Builder<'_> {
             // perf describes the threads that exist already as forked at time zero.
             SideBand::Fork { pid, ppid, tid, .. } if time == Time::ZERO => {
                 let id = self.known(tid, Some(pid));
-                let process = self.threads.get(id).process;
-                if let Some(process) = self
-                    .threads
-                    .process_mut(process)
-                    .filter(|process| process.pid == pid && tid == pid && ppid != pid)
-                {
-                    process.parent_pid = Some(ppid);
+                self.created(id, (pid, ppid));
+            }
+            SideBand::Fork { pid, ppid, tid, ptid } => {
+                if let Some(id) = self.born(time, tid, Some(pid), ptid, BY_RECORD) {
+                    self.created(id, (pid, ppid));
                 }
             }
-            SideBand::Fork { pid, ppid, tid, ptid } => self.born(
-                time,
-                tid,
-                Some(pid),
-                Some(ppid).filter(|ppid| *ppid != pid),
-                ptid,
-                BY_RECORD,
-            ),
             SideBand::Exit { tid } => self.gone(time, tid),
             SideBand::Comm { pid, tid, name, .. } => {
                 let id = match self.latest(tid) {
                     // An exited thread gets no name, so this is a new one whose birth was not
                     // recorded.
                     Some(id) if self.threads.get(id).end.is_some_and(|end| end < time) => {
-                        self.begin(time, tid, Some(pid), None)
+                        self.begin(time, tid, Some(pid))
                     }
                     _ => self.known(tid, Some(pid)),
                 };
@@ -160,8 +150,8 @@ impl Builder<'_> {
 
     fn live(&mut self, time: Time, tid: u32, life: Life) {
         match life {
-            Life::Born { parent } => self.born(time, tid, None, None, parent, BY_TRACEPOINT),
-            Life::FirstWake => self.born(time, tid, None, None, 0, BY_WAKE_UP),
+            Life::Born { parent } => _ = self.born(time, tid, None, parent, BY_TRACEPOINT),
+            Life::FirstWake => _ = self.born(time, tid, None, 0, BY_WAKE_UP),
             Life::Gone => self.gone(time, tid),
             Life::Renamed(name) => {
                 let id = self.existing(tid);
@@ -170,17 +160,27 @@ impl Builder<'_> {
         }
     }
 
+    /// Notes that process `ppid` created process `pid`, if `id` is its leader.
+    fn created(&mut self, id: ThreadId, (pid, ppid): (u32, u32)) {
+        let process = self.threads.get(id).process;
+        let is_its_own =
+            |process: &&mut Process| process.leader == id && process.pid == pid && ppid != pid;
+        if let Some(process) = self.threads.process_mut(process).filter(is_its_own) {
+            process.parent_pid = Some(ppid);
+        }
+    }
+
+    /// A thread's birth, as `by` reports it. Returns the thread; none for the idle thread.
     fn born(
         &mut self,
         time: Time,
         tid: u32,
         pid: Option<u32>,
-        ppid: Option<u32>,
         ptid: u32,
         by: u8,
-    ) {
+    ) -> Option<ThreadId> {
         if tid == 0 {
-            return;
+            return None;
         }
         // Either another source reported this birth, or a snapshot named the thread, which did
         // nothing before.
@@ -191,7 +191,7 @@ impl Builder<'_> {
                 && self.flags[id.index()] & by == 0
                 && (thread.start.is_some() || unseen)
         });
-        let id = known.unwrap_or_else(|| self.begin(time, tid, pid, ppid));
+        let id = known.unwrap_or_else(|| self.begin(time, tid, pid));
         let is_first_report = self
             .threads
             .get_mut(id)
@@ -206,6 +206,7 @@ impl Builder<'_> {
                 thread.names.push((time, name));
             }
         }
+        Some(id)
     }
 
     fn gone(&mut self, time: Time, tid: u32) {
@@ -218,20 +219,14 @@ impl Builder<'_> {
     }
 
     /// A new incarnation of `tid`, from `start`.
-    fn begin(
-        &mut self,
-        start: Time,
-        tid: u32,
-        pid: Option<u32>,
-        parent_pid: Option<u32>,
-    ) -> ThreadId {
+    fn begin(&mut self, start: Time, tid: u32, pid: Option<u32>) -> ThreadId {
         let seen_before = self.first_seen.get(&tid).is_some_and(|first| *first < start.nanos());
         if self.latest(tid).is_none() && seen_before {
             self.known(tid, None);
         }
         let pid = pid.unwrap_or_else(|| self.owner(tid, start));
         if pid == tid {
-            self.add_process(pid, Some(start), parent_pid)
+            self.add_process(pid, Some(start))
         } else {
             self.add(tid, pid, Some(start))
         }
@@ -244,7 +239,7 @@ impl Builder<'_> {
             return id;
         }
         let pid = pid.unwrap_or_else(|| self.owner(tid, Time::ZERO));
-        if pid == tid { self.add_process(pid, None, None) } else { self.add(tid, pid, None) }
+        if pid == tid { self.add_process(pid, None) } else { self.add(tid, pid, None) }
     }
 
     fn existing(&mut self, tid: u32) -> ThreadId {
@@ -265,7 +260,7 @@ impl Builder<'_> {
         let process = match self.processes.get(&pid) {
             Some(&process) => process,
             None => {
-                let leader = self.add_process(pid, None, None);
+                let leader = self.add_process(pid, None);
                 self.threads.get(leader).process
             }
         };
@@ -281,10 +276,8 @@ impl Builder<'_> {
     }
 
     /// Adds a process with its leader, which is returned.
-    fn add_process(&mut self, pid: u32, start: Option<Time>, parent_pid: Option<u32>) -> ThreadId {
-        let leader = ThreadId::IDLE;
-        let process =
-            self.threads.add_process(Process { pid, leader, parent_pid, ..Process::default() });
+    fn add_process(&mut self, pid: u32, start: Option<Time>) -> ThreadId {
+        let process = self.threads.add_process(Process { pid, ..Process::default() });
         self.processes.insert(pid, process);
         let leader = self.push(Thread {
             tid: pid,
@@ -340,5 +333,39 @@ impl Builder<'_> {
         let thread = self.threads.get_mut(id).filter(|thread| thread.tid != 0)?;
         thread.names.push((time, name));
         Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timed(time: u64, record: SideBand<'static>) -> Timed<'static> {
+        Timed { time: Time::from_nanos(time), cpu: None, record }
+    }
+
+    fn parent_of(pid: u32, side_band: &[Timed<'_>], lives: Vec<(u64, u32, Life)>) -> Option<u32> {
+        let mut strings = Strings::default();
+        let threads = Threads::new(strings.intern("idle"));
+        let hints = Hints { lives, ..Hints::default() };
+        let threads = build(threads, &mut strings, side_band, hints);
+        let [id] = *threads.incarnations(pid) else { panic!("one process of one thread") };
+        threads.process_of(id).parent_pid
+    }
+
+    #[test]
+    fn a_process_that_is_known_before_its_fork_record_has_its_parent_from_it() {
+        let fork = SideBand::Fork { pid: 40, ppid: 30, tid: 40, ptid: 31 };
+        let name = SideBand::Comm { pid: 40, tid: 40, name: b"child", exec: false };
+        for at in [0, 5] {
+            let named = [timed(0, name), timed(at, fork)];
+            assert_eq!(parent_of(40, &named, Vec::new()), Some(30), "forked at {at}");
+        }
+        for life in [Life::Born { parent: 31 }, Life::FirstWake] {
+            assert_eq!(parent_of(40, &[timed(5, fork)], vec![(4, 40, life)]), Some(30), "{life:?}");
+        }
+        // A thread of the process says nothing of who created it.
+        let thread = SideBand::Fork { pid: 40, ppid: 40, tid: 41, ptid: 40 };
+        assert_eq!(parent_of(40, &[timed(0, name), timed(5, thread)], Vec::new()), None);
     }
 }
