@@ -207,12 +207,10 @@ impl Threads {
     /// The incarnation of `tid` alive at `time`: the last one that had started by then, else the
     /// first.
     pub fn at(&self, tid: u32, time: Time) -> Option<ThreadId> {
-        let incarnations = self.by_tid.get(&tid)?;
-        let started = incarnations
-            .iter()
-            .rev()
-            .find(|id| self.get(**id).start.is_none_or(|start| start <= time));
-        started.or(incarnations.first()).copied()
+        let incarnations = self.incarnations(tid);
+        let later = incarnations
+            .partition_point(|id| self.get(*id).start.is_none_or(|start| start <= time));
+        incarnations.get(later.saturating_sub(1)).copied()
     }
 
     /// All incarnations of `tid`, oldest first.
@@ -223,8 +221,8 @@ impl Threads {
     /// The name that a thread had at `time`.
     pub fn name_at(&self, id: ThreadId, time: Time) -> NameId {
         let names = &self.get(id).names;
-        let held = names.iter().rev().find(|(from, _)| *from <= time);
-        held.or(names.first()).map_or(NameId::EMPTY, |(_, name)| *name)
+        let later = names.partition_point(|(from, _)| *from <= time);
+        names.get(later.saturating_sub(1)).map_or(NameId::EMPTY, |(_, name)| *name)
     }
 
     /// All threads with their ids, the idle thread first.

@@ -249,11 +249,8 @@ impl Builder<'_> {
     /// The process that samples show for `tid` from `start` on; else its own.
     fn owner(&self, tid: u32, start: Time) -> u32 {
         let owners = self.owners.get(&tid).map_or(&[][..], Vec::as_slice);
-        owners
-            .iter()
-            .find(|(time, _)| *time >= start.nanos())
-            .or(owners.last())
-            .map_or(tid, |(_, pid)| *pid)
+        let first = owners.partition_point(|(time, _)| *time < start.nanos());
+        owners.get(first).or(owners.last()).map_or(tid, |(_, pid)| *pid)
     }
 
     fn add(&mut self, tid: u32, pid: u32, start: Option<Time>) -> ThreadId {
