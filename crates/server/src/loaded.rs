@@ -78,7 +78,8 @@ impl<'t> Loaded<'t> {
         let _ = self.lanes.prepare_cpus(self.analysis, &Cancel::never());
     }
 
-    /// The table of a window, kept for the next question about it.
+    /// The table of a window, kept for the next question about it. That of the stalls waits until
+    /// they are found.
     pub fn table(&self, name: Name, window: Window, cancel: &Cancel) -> Wanted<Arc<Stored<'t>>> {
         let find = |kept: &mut Vec<(Name, Window, Arc<Stored<'t>>)>| {
             let at = kept.iter().position(|(known, of, _)| (*known, *of) == (name, window))?;

@@ -49,14 +49,16 @@ fn asks<R: Serialize + 'static>(
     })
 }
 
+/// What a question about a table needs. The search for stalls takes long: a question that waited for
+/// it would keep one of the few threads that answer.
+fn need_of_table(table: Option<&str>) -> Stage {
+    if table == Some(Name::Stalls.info().word) { Stage::Ready } else { Stage::Newest }
+}
+
 /// All routes, behind the gate.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let newest = |_: &Params| Stage::Newest;
-    // Stalls are only those of all of the trace.
-    let of_table = |params: &Params| match params.get("table") {
-        Some(table) if table == Name::Stalls.info().word => Stage::Judging,
-        _ => Stage::Newest,
-    };
+    let of_table = |params: &Params| need_of_table(params.get("table"));
     let trace = Router::new()
         .route("/status", get(trace::status))
         .route("/summary", get(trace::summary))
@@ -94,4 +96,15 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .layer(from_fn_with_state(gate, guard))
         .with_state(app)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_table_of_stalls_waits_for_the_search_and_keeps_no_thread_meanwhile() {
+        let needs = [Some("stalls"), Some("waits"), None].map(need_of_table);
+        assert_eq!(needs, [Stage::Ready, Stage::Newest, Stage::Newest]);
+    }
 }
