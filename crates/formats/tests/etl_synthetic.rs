@@ -3,7 +3,7 @@
 use crate::etl_support;
 use crate::etl_support::synthetic::{
     Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, perf_info, process,
-    ready, sample, session, stack, switch, system, thread,
+    raw_buffer, ready, repeated, sample, session, stack, switch, system, thread,
 };
 use std::io::Write;
 use unhitch_model::{TaskState, Time, Trace, WakeFlags};
@@ -354,6 +354,19 @@ fn a_session_of_descriptions_alone_serves_its_siblings() {
         assert_eq!(values, [Some(1), Some(2), Some(3)], "{first}");
         assert!(trace.warnings.is_empty(), "{first}: {:?}", trace.warnings);
     }
+}
+
+/// To see that it holds descriptions alone, no more of it is unpacked than to read it.
+#[test]
+fn a_session_of_descriptions_may_claim_to_unpack_to_gigabytes() {
+    let description = repeated(&classic(METADATA, 32, &event_info([7; 16], 5, 0)));
+    let mut bytes = session("Relogger", 0, 8, &[], Pack::Plain);
+    (0..4000).for_each(|_| bytes.extend(raw_buffer(0, &description, 16 << 20, 0x61, 0)));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("many.etl"), &bytes).unwrap();
+    let trace = unhitch_formats::open(&folder.path().join("many.etl")).unwrap();
+    let warnings = trace.warnings.lines().collect::<Vec<_>>().join("\n");
+    assert!(warnings.contains("left out 3,999 buffers"), "{warnings}");
 }
 
 /// `info` counts them and `table events` lists them.

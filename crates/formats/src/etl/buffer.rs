@@ -84,6 +84,16 @@ impl<'a> Buffer<'a> {
         self.flags & flag::COMPRESSED != 0
     }
 
+    /// Takes its unpacked length from `allowed`, the number of bytes of events that may still be
+    /// unpacked. False if that is too much.
+    pub(crate) fn fits(&self, allowed: &mut usize) -> bool {
+        // One that claims more than any is not unpacked.
+        let len = if self.used > MAX_BUFFER_LEN { 0 } else { self.used };
+        let left = allowed.checked_sub(len);
+        *allowed = left.unwrap_or(*allowed);
+        left.is_some()
+    }
+
     /// True if the session says that events in or before it were lost.
     pub(crate) fn lost_events(&self) -> bool {
         self.flags & (flag::EVENTS_LOST | flag::BUFFER_LOST) != 0
@@ -151,12 +161,10 @@ pub(crate) fn walk<'a>(
                 next - bytes.len()
             ));
         }
-        match allowed.checked_sub(if buffer.used > MAX_BUFFER_LEN { 0 } else { buffer.used }) {
-            Some(rest) => {
-                *allowed = rest;
-                buffers.push(buffer);
-            }
-            None => left_out += 1,
+        if buffer.fits(allowed) {
+            buffers.push(buffer);
+        } else {
+            left_out += 1;
         }
         offset = next;
     }

@@ -36,10 +36,11 @@ pub(crate) fn is_merged(bytes: &[u8]) -> bool {
 }
 
 /// Stops at the first event that is not metadata. In real merged traces it is in one of the first
-/// buffers.
+/// buffers. Looks at what [`load`] would read, which is limited.
 fn is_metadata_only(bytes: &[u8]) -> bool {
     let (mut unpacked, mut described) = (Vec::new(), false);
-    for buffer in Buffer::all(bytes) {
+    let mut allowed = buffer::allowed(bytes.len());
+    for buffer in Buffer::all(bytes).filter(|buffer| buffer.fits(&mut allowed)) {
         for event in Events::new(buffer.events(&mut unpacked).0) {
             match event.class {
                 EventClass::Hook { hook: hook::SESSION_FIRST..=hook::SESSION_LAST, .. } => {}
