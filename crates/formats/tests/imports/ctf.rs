@@ -346,3 +346,31 @@ fn types_that_take_no_space_end() {
     let trace = load(&metadata, &streams()).unwrap();
     assert_eq!(trace.switches.len(), 3);
 }
+
+/// Each event has as many elements as bits lie before it: together, they would be the square of the
+/// file's length.
+#[test]
+fn elements_that_take_no_space_cost_no_more_than_those_that_do() {
+    let metadata = "/* CTF 1.8 */
+        typealias integer { size = 32; align = 8; } := uint32_t;
+        struct nothing { };
+        stream { event.header := struct { uint32_t count; struct nothing many[count]; }; };
+        event { name = \"sched_switch\"; id = 0; };";
+    let counts =
+        |count: fn(u32) -> u32| (0..1 << 18).flat_map(|n| count(n).to_le_bytes()).collect();
+    let left_out = |stream: Vec<u8>| {
+        let trace = load(metadata, &[stream]).unwrap();
+        let counted = trace.by_kind["sched_switch"];
+        (counted, trace.warnings.lines().any(|line| line.contains("damaged or cut file")))
+    };
+    assert_eq!(left_out(counts(|_| 1)), (1 << 18, false));
+    let (counted, is_damaged) = left_out(counts(|n| n * 32));
+    assert!(counted < 100 && is_damaged, "{counted}");
+    // Nor do bits become numbers without end.
+    let metadata = metadata.replace("size = 32; align = 8", "size = 1; align = 1").replace(
+        "uint32_t count; struct nothing many[count]",
+        &format!("uint32_t many[{}]", 1 << 24),
+    );
+    let trace = load(&metadata, &[vec![0; 1 << 21]]).unwrap();
+    assert!(trace.by_kind.is_empty(), "{:?}", trace.by_kind);
+}

@@ -71,29 +71,57 @@ pub(super) enum Value<'a> {
 }
 
 /// The fields of one event, with their names, without the underscore before them.
-#[derive(Default)]
 pub(super) struct Values<'t, 'a> {
     fields: Vec<(&'t str, Value<'a>)>,
     /// The name of an enumeration's value.
     names: Vec<(&'t str, &'t str)>,
     /// Number of fields before those of the event itself.
     contexts: usize,
-    /// Steps that were made.
+    /// Number of values that the event may still have.
+    room: usize,
+    /// Number of steps that may still be made in the file. What takes no bits may have any length.
     steps: u64,
+    /// How far the packet's bits were exchanged for steps.
+    paid: u64,
     /// The last time that was read, with its length in bits.
     pub clock: Option<(u64, u32)>,
 }
 
-/// Maximum number of steps for an event: beyond that, only as many as there are bits.
-const MAX_STEPS: u64 = 1024;
+impl Default for Values<'_, '_> {
+    fn default() -> Self {
+        Self {
+            fields: Vec::new(),
+            names: Vec::new(),
+            contexts: 0,
+            room: MAX_VALUES,
+            steps: 0,
+            paid: 0,
+            clock: None,
+        }
+    }
+}
+
+/// Number of steps for each packet, and for each bit. A step is a field that is read, or a name that
+/// is looked at for it; most fields of a tracer take eight bits or more.
+const STEPS_PER_PACKET: u64 = 64;
+const STEPS_PER_BIT: u64 = 4;
+/// Maximum number of values of an event. No tracer's buffer has room for more.
+const MAX_VALUES: usize = 1 << 20;
 const MAX_DEPTH: u32 = 32;
 
 impl<'t, 'a> Values<'t, 'a> {
+    /// A packet begins, at its bit 0.
+    pub fn begin_packet(&mut self) {
+        self.clear();
+        self.paid = 0;
+        self.steps = self.steps.max(STEPS_PER_PACKET);
+    }
+
     pub fn clear(&mut self) {
         self.fields.clear();
         self.names.clear();
         self.contexts = 0;
-        self.steps = 0;
+        self.room = MAX_VALUES;
         self.clock = None;
     }
 
@@ -148,6 +176,22 @@ impl<'t, 'a> Values<'t, 'a> {
         self.field(types, id, plain(name), bits, MAX_DEPTH)
     }
 
+    /// Makes `steps` steps at this place; `None` if that is too many.
+    fn step(&mut self, steps: usize, bits: &Bits<'a>) -> Option<()> {
+        let read = bits.position().saturating_sub(self.paid);
+        self.paid = bits.position();
+        self.steps = self.steps.saturating_add(read.saturating_mul(STEPS_PER_BIT));
+        self.steps = self.steps.checked_sub(steps as u64)?;
+        Some(())
+    }
+
+    /// Adds a field of `count` values; `None` if there is no room.
+    fn push(&mut self, name: &'t str, value: Value<'a>, count: usize) -> Option<()> {
+        self.room = self.room.checked_sub(count)?;
+        self.fields.push((name, value));
+        Some(())
+    }
+
     fn field(
         &mut self,
         types: &'t Types,
@@ -157,17 +201,14 @@ impl<'t, 'a> Values<'t, 'a> {
         depth: u32,
     ) -> Option<()> {
         let depth = depth.checked_sub(1)?;
-        self.steps += 1;
-        if self.steps > MAX_STEPS + bits.position() {
-            return None;
-        }
+        self.step(1, bits)?;
         match types.get(id)? {
             Type::Integer(integer) => {
                 let value = bits.integer(*integer)?;
                 if integer.is_clock {
                     self.clock = Some((value, integer.bits));
                 }
-                self.fields.push((name, Value::Number(value)));
+                self.push(name, Value::Number(value), 1)?;
             }
             Type::Float { bits: len, align } => {
                 let (bits_of, align) = (*len, *align);
@@ -175,7 +216,7 @@ impl<'t, 'a> Values<'t, 'a> {
             }
             Type::Text => {
                 let text = bits.text()?;
-                self.fields.push((name, Value::Bytes(text)));
+                self.push(name, Value::Bytes(text), 1)?;
             }
             Type::Struct { fields, .. } => {
                 bits.align(types.align(id))?;
@@ -185,23 +226,28 @@ impl<'t, 'a> Values<'t, 'a> {
             }
             Type::Array { of, len } => self.array(types, *of, *len, name, bits, depth)?,
             Type::Sequence { of, len } => {
-                let len = self.number(plain(last_part(len)))?;
+                let len = plain(last_part(len));
+                let back = self.fields.iter().rev().position(|(known, _)| *known == len)?;
+                self.step(back, bits)?;
+                let len = self.number(len)?;
                 self.array(types, *of, len, name, bits, depth)?;
             }
             Type::Enum { of, names } => {
                 let value = bits.integer(*of)?;
                 let signed = if of.signed { i128::from(value as i64) } else { i128::from(value) };
-                let range = names.iter().find(|(_, low, high)| (*low..=*high).contains(&signed));
-                if let Some((label, ..)) = range {
-                    self.names.push((name, label));
-                }
-                self.fields.push((name, Value::Number(value)));
+                let is_it = |(_, low, high): &(_, _, _)| (*low..=*high).contains(&signed);
+                let range = names.iter().position(is_it);
+                self.step(range.unwrap_or(names.len()), bits)?;
+                self.names.extend(range.map(|range| (name, names[range].0.as_str())));
+                self.push(name, Value::Number(value), 1)?;
             }
             Type::Variant { tag, options } => {
                 let tag = plain(last_part(tag));
-                let label = self.names.iter().rev().find(|(name, _)| *name == tag)?.1;
-                let (name, option) =
-                    options.iter().find(|(name, _)| plain(name) == plain(label))?;
+                let mut names = self.names.iter().rev().enumerate();
+                let (back, (_, label)) = names.find(|(_, (name, _))| *name == tag)?;
+                let is_it = |(_, (name, _)): &(_, &(String, _))| plain(name) == plain(label);
+                let (at, (name, option)) = options.iter().enumerate().find(is_it)?;
+                self.step(back + at, bits)?;
                 self.field(types, *option, plain(name), bits, depth)?;
             }
         }
@@ -217,24 +263,22 @@ impl<'t, 'a> Values<'t, 'a> {
         bits: &mut Bits<'a>,
         depth: u32,
     ) -> Option<()> {
-        let left = bits.end.saturating_sub(bits.at);
         match types.get(of)? {
             Type::Integer(integer) if integer.bits == 8 && integer.align % 8 == 0 => {
                 bits.align(integer.align)?;
                 let from = (bits.at / 8) as usize;
                 let bytes = bits.bytes.get(from..from.checked_add(usize::try_from(len).ok()?)?)?;
                 bits.at = bits.at.checked_add(len.checked_mul(8)?).filter(|at| *at <= bits.end)?;
-                self.fields.push((name, Value::Bytes(bytes)));
+                self.push(name, Value::Bytes(bytes), 1)?;
             }
             Type::Integer(integer) if integer.bits > 0 => {
-                if len.checked_mul(u64::from(integer.bits))? > left {
+                let left = bits.end.saturating_sub(bits.at);
+                let len = usize::try_from(len).ok().filter(|len| *len <= self.room)?;
+                if len as u64 * u64::from(integer.bits) > left {
                     return None;
                 }
-                let mut numbers = Vec::with_capacity(len as usize);
-                for _ in 0..len {
-                    numbers.push(bits.integer(*integer)?);
-                }
-                self.fields.push((name, Value::Numbers(numbers)));
+                let numbers = (0..len).map(|_| bits.integer(*integer)).collect::<Option<_>>()?;
+                self.push(name, Value::Numbers(numbers), len.max(1))?;
             }
             _ => {
                 for _ in 0..len {

@@ -186,9 +186,14 @@ impl Parser<'_, '_> {
 
     /// Several names: `unsigned long`.
     fn words(&mut self) -> Option<String> {
+        /// Maximum length of a name, bytes: where it is used, it is put together word by word.
+        const MAX_LEN: usize = 1024;
         let Token::Word(first) = self.tokens.next() else { return None };
         let mut name = first.to_owned();
         while let Token::Word(next) = self.tokens.peek() {
+            if name.len() > MAX_LEN {
+                return None;
+            }
             name.push(' ');
             name.push_str(next);
             self.tokens.next();
@@ -246,10 +251,12 @@ impl Parser<'_, '_> {
         let mut found = self.metadata.names.get(name.as_str()).copied();
         loop {
             let Token::Word(next) = self.tokens.peek() else { return found };
+            if !matches!(next, "long" | "int" | "char" | "short" | "unsigned" | "signed") {
+                return found;
+            }
             let longer = format!("{name} {next}");
-            let begins = self.metadata.names.keys().any(|known| known.starts_with(longer.as_str()));
-            let is_base = matches!(next, "long" | "int" | "char" | "short" | "unsigned" | "signed");
-            if !(begins && is_base) {
+            let mut behind = self.metadata.names.range(longer.clone()..);
+            if !behind.next().is_some_and(|(known, _)| known.starts_with(&longer)) {
                 return found;
             }
             self.tokens.next();

@@ -22,7 +22,7 @@ pub(super) struct Metadata {
     pub clock_offset_ns: i128,
     pub is_big_endian: bool,
     /// Types by their names.
-    pub names: FxHashMap<String, TypeId>,
+    pub names: BTreeMap<String, TypeId>,
     /// Options of variants that were copied to their uses.
     pub copied: usize,
 }

@@ -61,7 +61,7 @@ impl<'t, 'a> Packets<'t, 'a> {
     fn head(&mut self, values: &mut Values<'t, 'a>) -> Option<PacketHead> {
         let types = &self.metadata.types;
         let mut bits = Bits::new(self.rest);
-        values.clear();
+        values.begin_packet();
         if let Some(header) = self.metadata.packet_header {
             values.read(types, header, "", &mut bits)?;
         }
@@ -76,8 +76,11 @@ impl<'t, 'a> Packets<'t, 'a> {
         let content = values.number("content_size").unwrap_or(all);
         let packet = values.number("packet_size").unwrap_or(all);
         bits.end_at(content.min(packet));
-        // A packet that takes no space would come again and again.
+        // One that takes no space, or less than its head, would be read again and again.
         let len = usize::try_from(packet / 8).ok().filter(|len| *len > 0)?;
+        if packet < bits.position() {
+            return None;
+        }
         self.is_damaged |= len > self.rest.len();
         self.rest = self.rest.get(len..).unwrap_or_default();
         let begin = values.number("timestamp_begin").unwrap_or(0);
