@@ -3,9 +3,10 @@
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use std::io::Read;
 
-/// How much a file's parts may unpack to.
+/// How much a file's parts may unpack to, and how much of it may be read as it is stored.
 pub(super) struct Budget {
     left: u64,
+    stored: u64,
 }
 
 impl Budget {
@@ -16,7 +17,15 @@ impl Budget {
 
     /// That of a file of `len` bytes.
     pub fn of(len: usize) -> Self {
-        Self { left: (len as u64).saturating_mul(Self::MAX_GROWTH).max(Self::MIN_BYTES) }
+        let len = len as u64;
+        Self { left: len.saturating_mul(Self::MAX_GROWTH).max(Self::MIN_BYTES), stored: len }
+    }
+
+    /// Reads `len` bytes as they are stored. `None` if all such parts together are longer than the
+    /// file: they overlap, and a small file could be read a million times over.
+    pub fn stored(&mut self, len: usize) -> Option<()> {
+        self.stored = self.stored.checked_sub(len as u64)?;
+        Some(())
     }
 
     /// What zlib packed.
@@ -39,8 +48,10 @@ impl Budget {
     fn read(&mut self, from: impl Read) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let mut from = from.take(self.left.saturating_add(1));
-        from.read_to_end(&mut out).ok()?;
-        self.left = self.left.checked_sub(out.len() as u64)?;
-        Some(out)
+        let read = from.read_to_end(&mut out);
+        // What is damaged behind its beginning took as long.
+        let left = self.left.checked_sub(out.len() as u64);
+        self.left = left.unwrap_or(0);
+        left.and(read.ok()).map(|_| out)
     }
 }

@@ -87,3 +87,25 @@ fn other_versions_and_machines_get_one_error() {
     let lz4 = version_7(("lz4", <[u8]>::to_vec), &rings());
     assert!(read_bytes(&lz4).unwrap_err().to_string().contains("lz4"));
 }
+
+/// The pages of each CPU are all pages of the file.
+#[test]
+fn pages_are_read_once() {
+    const CPUS: u32 = 2000;
+    let mut ring = Ring::new(1000);
+    for time in 0..50 {
+        ring.switch(1001 + time, (5, "main"), TaskState::Sleeping, (7, "worker"));
+    }
+    let mut bytes = version_6("mono", &vec![ring; CPUS as usize]);
+    let head = bytes.windows(10).position(|window| window == b"flyrecord\0").unwrap() + 10;
+    let (len, places) = (bytes.len() as u64, head..head + 16 * CPUS as usize);
+    let first: [u8; 8] = bytes[head..head + 8].try_into().unwrap();
+    for place in bytes[places].chunks_exact_mut(16) {
+        place[..8].copy_from_slice(&first);
+        place[8..].copy_from_slice(&len.to_le_bytes());
+    }
+    let trace = read_bytes(&bytes).unwrap();
+    assert_eq!(trace.switches.len(), 50 * CPUS as usize);
+    let warnings = trace.warnings.lines().collect::<Vec<_>>().join("\n");
+    assert!(warnings.contains("left out 1,999 overlapping parts"), "{warnings}");
+}

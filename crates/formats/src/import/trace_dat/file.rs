@@ -126,6 +126,8 @@ fn version_6<'a>(
         return Some(Err(Error::Unsupported(text.to_owned())));
     }
     header.cpus = header.cpus.max(cpus);
+    // Each has a place of its own in the file: 16 bytes say where it is.
+    let mut parts_left = bytes.len() / 16;
     let mut places = vec![*from];
     let after = |at: u64| bytes.get(usize::try_from(at).ok()?..).map(Cursor::new);
     // Those of an instance have the same head again.
@@ -135,11 +137,11 @@ fn version_6<'a>(
     }));
     for mut from in places {
         let mut buffer = Buffer { page_size: header.page_size, is_packed: false, cpus: Vec::new() };
-        for cpu in 0..cpus {
+        let cpus = (0..=u16::MAX).take(cpus as usize).take(parts_left);
+        for cpu in cpus {
             let (Some(at), Some(len)) = (from.u64(), from.u64()) else { break };
-            buffer.cpus.extend(
-                part(bytes, at, len).zip(u16::try_from(cpu).ok()).map(|(part, cpu)| (cpu, part)),
-            );
+            parts_left -= 1;
+            buffer.cpus.extend(part(bytes, at, len).map(|part| (cpu, part)));
         }
         header.buffers.push(buffer);
     }
@@ -172,11 +174,14 @@ fn content<'a>(
 ) -> Option<Cow<'a, [u8]>> {
     let (flags, data) = section(bytes, at)?;
     if flags & IS_PACKED == 0 {
+        budget.stored(data.len())?;
         return Some(Cow::Borrowed(data));
     }
     let mut from = Cursor::new(data);
     let (packed_len, _len) = (from.u32()?, from.u32()?);
-    packing.unpack(from.bytes(packed_len as usize)?, budget).map(Cow::Owned)
+    let packed = from.bytes(packed_len as usize)?;
+    budget.stored(packed.len())?;
+    packing.unpack(packed, budget).map(Cow::Owned)
 }
 
 /// Version 7: options name the places of all sections.

@@ -40,8 +40,10 @@ pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Tra
             let mut ring = Ring { cpu: *cpu, layout, times, page_size };
             if buffer.is_packed {
                 ring.packed(pages, packing, &mut budget, &mut decoder, &mut import);
-            } else {
+            } else if budget.stored(pages.len()).is_some() {
                 ring.pages(pages, &mut decoder, &mut import);
+            } else {
+                import.leave_out(OVERLAPS);
             }
             release(pages);
         }
@@ -123,6 +125,8 @@ impl Times {
     }
 }
 
+const OVERLAPS: &str = "overlapping part";
+
 /// The ring of one CPU.
 struct Ring {
     cpu: u16,
@@ -165,6 +169,9 @@ impl Ring {
         for _ in 0..count {
             let (Some(packed_len), Some(_len)) = (from.u32(), from.u32()) else { break };
             let packed = from.bytes(packed_len as usize);
+            if budget.stored(8 + packed.map_or(0, <[u8]>::len)).is_none() {
+                return import.leave_out(OVERLAPS);
+            }
             match packed.and_then(|packed| packing.unpack(packed, budget)) {
                 Some(pages) => self.pages(&pages, decoder, import),
                 None => import.leave_out("damaged or too large chunk of pages"),
