@@ -70,28 +70,66 @@ impl Clocks {
         Some(i128::from(at(snapshot, REALTIME)?) - i128::from(at(snapshot, self.primary())?))
     }
 
-    /// A time of `clock` in the primary clock; `None` if no snapshot ties the two.
-    pub fn convert(&self, clock: u32, time: u64) -> Option<u64> {
+    /// Converts times of `clock` to the primary clock; `None` if no snapshot ties the two.
+    pub fn conversion(&self, clock: u32) -> Option<Conversion> {
         let primary = self.primary();
         if clock == primary {
-            return Some(time);
+            return Some(Conversion::default());
         }
         if clock >= FIRST_OF_SEQUENCE {
             return None;
         }
         let tie = |snapshot: &Vec<(u32, u64)>| Some((at(snapshot, clock)?, at(snapshot, primary)?));
-        // Clocks drift apart, so the last snapshot before counts.
-        let mut best: Option<(u64, u64)> = None;
-        for (of_clock, of_primary) in self.snapshots.iter().filter_map(tie) {
-            if best.is_none() || of_clock <= time {
-                best = Some((of_clock, of_primary));
-            }
+        let ties: Vec<(u64, u64)> = self.snapshots.iter().filter_map(tie).collect();
+        let mut earliest: Vec<u64> = ties.iter().map(|(of_clock, _)| *of_clock).collect();
+        for at in (1..earliest.len()).rev() {
+            earliest[at - 1] = earliest[at - 1].min(earliest[at]);
         }
-        let (of_clock, of_primary) = best?;
-        Some(of_primary.wrapping_add(time.wrapping_sub(of_clock)))
+        (!ties.is_empty()).then_some(Conversion { ties, earliest })
+    }
+}
+
+/// How times of one clock become those of the primary one.
+#[derive(Default)]
+pub(super) struct Conversion {
+    /// What both clocks showed at the instants at which both were read; none if they are the same.
+    ties: Vec<(u64, u64)>,
+    /// For each of these, the earliest time of the clock from it on: a clock may be set back.
+    earliest: Vec<u64>,
+}
+
+impl Conversion {
+    /// A time in the primary clock. Clocks drift apart, so the last snapshot before counts.
+    pub fn primary(&self, time: u64) -> u64 {
+        let before = self.earliest.partition_point(|earliest| *earliest <= time);
+        let tie = self.ties.get(before.saturating_sub(1));
+        tie.map_or(time, |(of_clock, of_primary)| {
+            of_primary.wrapping_add(time.wrapping_sub(*of_clock))
+        })
     }
 }
 
 fn at(snapshot: &[(u32, u64)], clock: u32) -> Option<u64> {
     snapshot.iter().find(|(id, _)| *id == clock).map(|(_, time)| *time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_snapshot_before_a_time_counts_even_if_the_clock_was_set_back() {
+        let snapshots = [(100, 1_000), (200, 1_100), (150, 1_201), (300, 1_350), (250, 1_500)];
+        let snapshots = snapshots.map(|(real, boot)| vec![(REALTIME, real), (BOOTTIME, boot)]);
+        let clocks = Clocks { snapshots: snapshots.to_vec(), primary: None };
+        let conversion = clocks.conversion(REALTIME).unwrap();
+        for time in 0..400 {
+            // One after the other, as they are in the file.
+            let last = snapshots.iter().rfind(|snapshot| snapshot[0].1 <= time);
+            let [(_, real), (_, boot)] = last.unwrap_or(&snapshots[0])[..] else { panic!() };
+            assert_eq!(conversion.primary(time), (boot + time).wrapping_sub(real), "{time}");
+        }
+        assert_eq!(clocks.conversion(BOOTTIME).unwrap().primary(7), 7);
+        assert!(clocks.conversion(MONOTONIC).is_none() && clocks.conversion(64).is_none());
+    }
 }

@@ -173,12 +173,16 @@ impl<'a> Reader<'a> {
 
     fn finish(mut self) -> Trace {
         let import = &mut self.import;
+        let mut conversions = FxHashMap::default();
         for found in std::mem::take(&mut self.found) {
             let clock = if found.clock == 0 { self.clocks.primary() } else { found.clock };
-            let Some(time) = self.clocks.convert(clock, found.time) else {
+            let conversion =
+                conversions.entry(clock).or_insert_with(|| self.clocks.conversion(clock));
+            let Some(conversion) = conversion else {
                 import.leave_out("unsynchronised-clock sample");
                 continue;
             };
+            let time = conversion.primary(found.time);
             let Found { cpu, tid, stack, weight_ns, .. } = found;
             match found.about {
                 About::Cpu => {
