@@ -123,6 +123,9 @@ pub struct Layout {
 const MAX_DEPTH: u8 = 4;
 /// Maximum number of elements that are read of a list. No event is longer than 64 KiB.
 const MAX_ELEMENTS: u64 = 1 << 16;
+/// Maximum number of values that are read of an event. Those that take no bytes, such as empty lists in
+/// the structs of a list, could be a thousand times as many as the bytes.
+const MAX_VALUES: u32 = 1 << 18;
 
 impl Layout {
     /// Decodes `payload`. Calls `each` with every top-level field and its value, in order. Stops at
@@ -133,6 +136,7 @@ impl Layout {
             rest: payload,
             pointer_bytes: usize::from(self.pointer_bytes.clamp(4, 8)),
             numbers: Vec::new(),
+            left: MAX_VALUES,
         };
         let mut at = 0;
         while let Some(field) = self.fields.get(at) {
@@ -173,12 +177,15 @@ fn members(field: &Field, fields: &[Field], at: usize) -> usize {
 struct Reader<'a> {
     rest: &'a [u8],
     pointer_bytes: usize,
-    /// Values of integer fields by field index, for the counts of later fields.
-    numbers: Vec<(u16, u64)>,
+    /// The last value of each integer field, by field index, for the counts of later fields.
+    numbers: Vec<Option<u64>>,
+    /// Number of values that may still be read.
+    left: u32,
 }
 
 impl<'a> Reader<'a> {
     fn field(&mut self, fields: &[Field], at: usize, depth: u8) -> Option<Value<'a>> {
+        self.left = self.left.checked_sub(1)?;
         let field = fields.get(at)?;
         let count = match field.count {
             Count::Own => return self.element(fields, at, depth),
@@ -229,9 +236,13 @@ impl<'a> Reader<'a> {
             }
             _ => self.simple(field)?,
         };
-        if let (Value::Unsigned(number) | Value::Hex(number), Ok(at)) = (&value, u16::try_from(at))
+        if let Value::Unsigned(number) | Value::Hex(number) = value
+            && at <= usize::from(u16::MAX)
         {
-            self.numbers.push((at, *number));
+            if self.numbers.len() <= at {
+                self.numbers.resize(at + 1, None);
+            }
+            self.numbers[at] = Some(number);
         }
         Some(value)
     }
@@ -315,7 +326,7 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&self, field: u16) -> Option<u64> {
-        self.numbers.iter().rev().find(|(at, _)| *at == field).map(|(_, number)| *number)
+        self.numbers.get(usize::from(field)).copied().flatten()
     }
 
     fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
@@ -456,5 +467,28 @@ mod tests {
             ..Field::new(NameId::EMPTY, FieldType::Struct { members: 0 })
         };
         assert_eq!(read(&Layout { fields: vec![endless], pointer_bytes: 8 }, &[]).0, ["[{}]"]);
+    }
+
+    /// Each byte of the payload is the first of a struct whose other members are empty lists.
+    #[test]
+    fn members_without_bytes_are_limited() {
+        const MEMBERS: u16 = 1000;
+        let byte =
+            Field::new(NameId::EMPTY, FieldType::Int { bytes: 1, signed: false, hex: false });
+        let structs = Field::new(NameId::EMPTY, FieldType::Struct { members: MEMBERS });
+        let mut fields = vec![Field { count: Count::Rest, ..structs }, byte];
+        fields.resize(1 + usize::from(MEMBERS), Field { count: Count::Fixed(0), ..byte });
+        let layout = Layout { fields, pointer_bytes: 8 };
+        let members = |payload: &[u8]| {
+            let mut members = 0;
+            layout.read(payload, |_, value| {
+                let Value::List(structs) = value else { panic!("{value}") };
+                members += structs.len() * usize::from(MEMBERS);
+            });
+            members
+        };
+        assert_eq!(members(&[1; 100]), 100_000);
+        let limited = members(&[1; 1 << 16]);
+        assert!((1..=MAX_VALUES as usize).contains(&limited), "{limited}");
     }
 }
