@@ -113,7 +113,8 @@ impl Spaces {
         };
         let count = trace.threads.processes().count() + 1;
         all.spaces.resize_with(count, Space::default);
-        let mut last: FxHashMap<(SpaceId, u64), ModuleId> = FxHashMap::default();
+        // The last image at an address, and its place among those of its space.
+        let mut last: FxHashMap<(SpaceId, u64), (ModuleId, usize)> = FxHashMap::default();
         for event in naming {
             let Some((base, size, pid, timestamp, file)) = image(event, pointer_bytes, trace)
             else {
@@ -131,8 +132,9 @@ impl Spaces {
             let known = last.get(&(space, base)).copied();
             let path = trace.strings.intern(&paths.dos(&file));
             // The rundown repeats known images. It adds something only if it has an identity.
-            let same =
-                known.and_then(|id| trace.modules.get(id)).filter(|module| module.path == path);
+            let same = known
+                .and_then(|(id, _)| trace.modules.get(id))
+                .filter(|module| module.path == path);
             if same.is_some_and(|same| {
                 identity.build_id.is_empty() || identity.build_id == same.build_id
             }) {
@@ -146,16 +148,14 @@ impl Spaces {
             let was_nameless =
                 same.is_some_and(|same| same.build_id.is_empty() && !identity.build_id.is_empty());
             let module = trace.modules.intern(Module { path, kind, build_id: identity.build_id });
-            last.insert((space, base), module);
-            let Some(space) = all.spaces.get_mut(space.0 as usize) else { continue };
-            if was_nameless
-                && let Some(image) = space.images.iter_mut().rev().find(|image| image.base == base)
-            {
-                image.module = module;
-                continue;
-            }
+            let Some(Space { images, .. }) = all.spaces.get_mut(space.0 as usize) else { continue };
+            let place = known.filter(|_| was_nameless).map_or(images.len(), |(_, place)| place);
+            last.insert((space, base), (module, place));
             let from = if event.hook == hook::IMAGE_LOAD { time } else { Time::ZERO };
-            space.images.push(Image { base, size, from, module });
+            match images.get_mut(place) {
+                Some(image) => image.module = module,
+                None => images.push(Image { base, size, from, module }),
+            }
         }
         all.spaces.iter_mut().for_each(Space::finish);
         all.kernel = trace.modules.intern(kernel);

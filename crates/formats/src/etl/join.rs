@@ -213,19 +213,28 @@ fn seek<T>(column: &[T], hint: usize, early: impl Fn(&T) -> bool) -> usize {
 pub(super) struct Definitions {
     /// Each key's index in `of_key`.
     keys: FxHashMap<u64, u32>,
-    of_key: Vec<Vec<Definition>>,
+    of_key: Vec<OfKey>,
+}
+
+/// The definitions of one key, each with its time and its part, by time.
+#[derive(Default)]
+struct OfKey {
+    in_advance: Vec<(i64, u32)>,
+    others: Vec<(i64, u32)>,
 }
 
 impl Definitions {
     /// From definitions by time.
     pub(super) fn new(definitions: impl Iterator<Item = Definition>) -> Self {
         let mut all = Self::default();
-        for definition in definitions {
-            let place = *all.keys.entry(definition.key).or_insert(all.of_key.len() as u32) as usize;
-            match all.of_key.get_mut(place) {
-                Some(known) => known.push(definition),
-                None => all.of_key.push(vec![definition]),
+        for Definition { key, at, part, first } in definitions {
+            let place = *all.keys.entry(key).or_insert(all.of_key.len() as u32) as usize;
+            if place == all.of_key.len() {
+                all.of_key.push(OfKey::default());
             }
+            let Some(of_key) = all.of_key.get_mut(place) else { continue };
+            let known = if first { &mut of_key.in_advance } else { &mut of_key.others };
+            known.push((at, part));
         }
         all
     }
@@ -234,12 +243,13 @@ impl Definitions {
     /// one that was written in advance. `hints` has for each key where the last search ended.
     pub(super) fn part(&self, key: u64, at: i64, hints: &mut [usize]) -> Option<u32> {
         let place = *self.keys.get(&key)? as usize;
-        let (definitions, hint) = (self.of_key.get(place)?, hints.get_mut(place)?);
-        let next = seek(definitions, *hint, |definition| definition.at < at);
-        *hint = next;
-        let later = definitions.get(next..)?.iter().find(|definition| !definition.first);
-        let earlier = || definitions.get(..next)?.iter().rev().find(|definition| definition.first);
-        later.or_else(earlier).map(|definition| definition.part)
+        let (of_key, hint) = (self.of_key.get(place)?, hints.get_mut(place)?);
+        *hint = seek(&of_key.others, *hint, |(defined, _)| *defined < at);
+        let earlier = || {
+            let next = of_key.in_advance.partition_point(|(defined, _)| *defined < at);
+            of_key.in_advance.get(next.checked_sub(1)?)
+        };
+        of_key.others.get(*hint).or_else(earlier).map(|(_, part)| *part)
     }
 }
 
@@ -304,6 +314,24 @@ mod tests {
             [5, 15, 25].map(|at| in_advance.part(7, at, &mut [1])),
             [None, Some(1), Some(2)]
         );
+    }
+
+    /// Each key is asked for between definitions of the other sort.
+    #[test]
+    fn definitions_of_one_key_are_not_looked_at_one_after_the_other() {
+        const MANY: i64 = 200_000;
+        let defined = |at: i64, first| Definition { at, key: 7, part: at as u32, first };
+        let in_advance = (1..=MANY).map(|at| defined(at, true));
+        let definitions = Definitions::new(in_advance.chain([defined(MANY + 1, false)]));
+        let mut hints = [0];
+        for at in 0..=MANY {
+            assert_eq!(definitions.part(7, at, &mut hints), Some(MANY as u32 + 1));
+        }
+        let withdrawn = (2..=MANY).map(|at| defined(at, false));
+        let definitions = Definitions::new([defined(1, true)].into_iter().chain(withdrawn));
+        for at in MANY + 1..2 * MANY {
+            assert_eq!(definitions.part(7, at, &mut hints), Some(1));
+        }
     }
 
     #[test]

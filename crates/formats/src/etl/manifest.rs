@@ -75,7 +75,7 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
     let mut described = Described::default();
     let (mut tasks, mut opcodes) = (FxHashMap::default(), FxHashMap::default());
     let mut strings: FxHashMap<String, String> = FxHashMap::default();
-    let mut templates: FxHashMap<String, Vec<SchemaField>> = FxHashMap::default();
+    let mut templates: FxHashMap<String, Template> = FxHashMap::default();
     let (mut template, mut events) = (String::new(), Vec::new());
     for tag in tags(xml) {
         let attribute = |name: &str| {
@@ -106,9 +106,9 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
             )),
             "template" => template = attribute("tid").unwrap_or_default(),
             "data" => {
-                let fields = templates.entry(template.clone()).or_default();
-                if let Some(field) = field(&attribute, fields) {
-                    fields.push(field);
+                let template = templates.entry(template.clone()).or_default();
+                if let Some(field) = field(&attribute, &template.places) {
+                    template.push(field);
                 }
             }
             "valueMap" | "bitMap" => {
@@ -139,11 +139,10 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
         let value = opcodes.get(&opcode).copied().or(standard_opcode(&opcode)).unwrap_or(0) as u8;
         // Without a task, the symbol is the name.
         let name = if task.is_empty() { symbol } else { event_name(&task, &opcode, value, id) };
-        let fields = template.and_then(|template| templates.get(&template));
-        let fields = fields
-            .filter(|fields| allowed.checked_sub(cost(fields)).map(|rest| allowed = rest).is_some())
-            .cloned()
-            .unwrap_or_default();
+        let template = template.and_then(|template| templates.get(&template)).filter(|template| {
+            allowed.checked_sub(template.cost).map(|rest| allowed = rest).is_some()
+        });
+        let fields = template.map(|template| template.fields.clone()).unwrap_or_default();
         let subject = Subject { guid, id, version, classic: false };
         // The provider's name is left out: the GUID has it, and a copy in each event would multiply
         // it by the number of events.
@@ -152,10 +151,23 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
     described
 }
 
-/// Memory that a copy of `fields` takes, bytes.
-fn cost(fields: &[SchemaField]) -> usize {
-    let texts = |field: &SchemaField| field.name.len() + field.map.as_ref().map_or(0, String::len);
-    fields.iter().map(|field| size_of::<SchemaField>() + texts(field)).sum()
+/// The fields of events.
+#[derive(Default)]
+struct Template {
+    fields: Vec<SchemaField>,
+    /// The place of the first field of each name.
+    places: FxHashMap<String, usize>,
+    /// Memory that a copy of the fields takes, bytes.
+    cost: usize,
+}
+
+impl Template {
+    fn push(&mut self, field: SchemaField) {
+        let texts = field.name.len() + field.map.as_ref().map_or(0, String::len);
+        self.cost += size_of::<SchemaField>() + texts;
+        self.places.entry(field.name.clone()).or_insert(self.fields.len());
+        self.fields.push(field);
+    }
 }
 
 fn standard_opcode(name: &str) -> Option<u64> {
@@ -170,7 +182,7 @@ fn standard_opcode(name: &str) -> Option<u64> {
 
 fn field(
     attribute: &impl Fn(&str) -> Option<String>,
-    before: &[SchemaField],
+    before: &FxHashMap<String, usize>,
 ) -> Option<SchemaField> {
     let kind = attribute("inType")?;
     let kind = match kind.strip_prefix("win:").unwrap_or(&kind) {
@@ -201,10 +213,7 @@ fn field(
         None => Count::Own,
         Some(text) => match parse_number(&text) {
             Some(number) => Count::Fixed(number as u16),
-            None => before
-                .iter()
-                .position(|field| field.name == text)
-                .map_or(Count::Own, |at| Count::Field(at as u16)),
+            None => before.get(&text).map_or(Count::Own, |at| Count::Field(*at as u16)),
         },
     };
     let (kind, _) = in_type(kind, 0)?;
@@ -311,5 +320,23 @@ mod tests {
             read([0; 16], XML.get(end..).unwrap_or_default());
         }
         assert_eq!(Chunks::default().add([0; 16], &[1, 0, 0, 0x5b, 0xff, 0xff, 0xff, 0xff]), None);
+    }
+
+    /// All fields name the last one as their length, and all events share them.
+    #[test]
+    fn many_fields_of_many_events_are_read_in_the_time_of_their_text() {
+        const MANY: usize = 100_000;
+        let field =
+            |n: usize| format!("<data name='f{n}' inType='win:Binary' length='f{}'/>", n - 1);
+        let event = |n: usize| format!("<event value='{n}' symbol='e' template='A'/>");
+        let events: String = (0..MANY).map(event).collect();
+        let fields: String = (1..MANY).map(field).collect();
+        let xml = format!("{events}<template tid='A'>{fields}</template>");
+        let described = read([7; 16], &xml);
+        assert_eq!(described.events.len(), MANY);
+        let fields = &described.events[0].1.fields;
+        assert_eq!((fields[0].length, fields[1].length), (Count::Own, Count::Field(0)));
+        let copied: usize = described.events.iter().map(|(_, schema)| schema.fields.len()).sum();
+        assert!(copied * size_of::<SchemaField>() <= MAX_GROWTH * xml.len(), "{copied}");
     }
 }

@@ -5,6 +5,9 @@ use super::{buffer::pointer_at, clock::utf16_z, hook, kernel, rows::Naming};
 use rustc_hash::FxHashMap;
 use unhitch_model::{NameId, Strings, Value};
 
+/// Maximum number of volumes, each of which is compared with every path. Machines have a few dozen.
+const MAX_VOLUMES: usize = 256;
+
 /// The trace's volumes and files.
 #[derive(Default)]
 pub(super) struct Paths {
@@ -28,6 +31,8 @@ impl Paths {
             });
             if let [nt, dos] = texts.as_slice()
                 && !nt.is_empty()
+                && paths.volumes.len() < MAX_VOLUMES
+                && !paths.volumes.iter().any(|(known, _)| known == nt)
             {
                 paths.volumes.push((nt.clone(), dos.clone()));
             }
