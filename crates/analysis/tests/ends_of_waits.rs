@@ -56,6 +56,41 @@ fn regression_a_signal_releases_no_lock() {
     assert!(text.contains("when killer 900 interrupted it by a signal"), "{text}");
 }
 
+/// A garbage collector stops all threads by a signal, and lets them go on.
+#[test]
+fn regression_a_wait_that_a_signal_only_interrupted_is_one_wait() {
+    let mut holder = IDLE;
+    let trace = asleep(&LOCK, |scene, ui| {
+        holder = scene.thread(280, 280, "holder");
+        let kill = ["main", "stop_all", "|", "__x64_sys_kill", "complete_signal", "try_to_wake_up"];
+        let kill = scene.stack(&kill);
+        let stopped = ["main", "update", "on_stop", "sigsuspend", "|", "sigsuspend", "schedule"];
+        let stopped = scene.stack(&stopped);
+        let lock = scene.stack(&LOCK);
+        let work = scene.stack(&["main", "reorganise"]);
+        let unlock = ["main", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"];
+        let unlock = scene.stack(&unlock);
+        scene.switch(90 * MS, 1, IDLE, Runnable, holder, NONE);
+        for at in (95..1_100).step_by(5) {
+            scene.sample(at * MS, 1, holder, work);
+        }
+        for round in [300, 700] {
+            scene.wake(round * MS, 1, holder, ui, WakeFlags::default(), kill);
+            scene.switch(round * MS + 9, 0, IDLE, Runnable, ui, NONE);
+            scene.switch(round * MS + 50, 0, ui, Sleeping, IDLE, stopped);
+            scene.wake((round + 9) * MS, 1, holder, ui, WakeFlags::default(), kill);
+            scene.switch((round + 9) * MS + 9, 0, IDLE, Runnable, ui, NONE);
+            scene.switch((round + 9) * MS + 50, 0, ui, Sleeping, IDLE, lock);
+        }
+        scene.wake(1_100 * MS, 1, holder, ui, WakeFlags::default(), unlock);
+        scene.switch(1_101 * MS, 1, holder, Sleeping, IDLE, lock);
+    });
+    let (stall, text) = judged(&trace);
+    let finding = &stall.finding;
+    assert_eq!((finding.pattern, finding.culprit), (Pattern::LongHold, Some(holder)), "{text}");
+    assert_eq!(finding.function, "reorganise", "{text}");
+}
+
 #[test]
 fn who_was_killed_in_a_wait_of_its_own_is_how_far_the_chain_goes() {
     let wait = ["main", "convert", "wait4", "|", "do_wait", "schedule"];

@@ -531,20 +531,29 @@ fn a_connection_that_took_a_second_was_asked_for_twice() {
 /// began to look `before` the recording.
 fn polls_for_lock(holders: [u64; 10], before: bool) -> (Trace, ThreadId, [ThreadId; 2]) {
     let mut scene = Scene::default();
-    let poller = scene.thread(300, 300, "poller");
-    let others = [(500, "builder"), (600, "other")].map(|(pid, name)| scene.thread(pid, pid, name));
-    let nap = scene.stack(&["main", "take_lock", "|", "do_nanosleep", "schedule"]);
-    let rest = scene.stack(&["main", "serve", "|", "do_epoll_wait", "schedule"]);
-    let entry = "asm_sysvec_apic_timer_interrupt";
-    let timer = scene.stack(&["|", entry, "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let (poller, others) = poller_and_others(&mut scene);
     let build = scene.stack(&["main", "build_all"]);
-    let begin = if before { 1 } else { 100 };
     for (cpu, other) in (1..).zip(others) {
         scene.switch(0, cpu, IDLE, Runnable, other, StackId::EMPTY);
         for at in (1..600).step_by(5) {
             scene.sample(at * MS, cpu, other, build);
         }
     }
+    (looks_for_lock(scene, poller, holders, before), poller, others)
+}
+
+fn poller_and_others(scene: &mut Scene) -> (ThreadId, [ThreadId; 2]) {
+    let poller = scene.thread(300, 300, "poller");
+    (poller, [(500, "builder"), (600, "other")].map(|(pid, name)| scene.thread(pid, pid, name)))
+}
+
+/// The rest of [`polls_for_lock`]: what the poller does.
+fn looks_for_lock(mut scene: Scene, poller: ThreadId, holders: [u64; 10], before: bool) -> Trace {
+    let nap = scene.stack(&["main", "take_lock", "|", "do_nanosleep", "schedule"]);
+    let rest = scene.stack(&["main", "serve", "|", "do_epoll_wait", "schedule"]);
+    let entry = "asm_sysvec_apic_timer_interrupt";
+    let timer = scene.stack(&["|", entry, "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let begin = if before { 1 } else { 100 };
     scene.switch(0, 0, IDLE, Runnable, poller, StackId::EMPTY);
     for round in 0..10 {
         let (from, to) = (begin + round * 50, begin + (round + 1) * 50);
@@ -559,7 +568,37 @@ fn polls_for_lock(holders: [u64; 10], before: bool) -> (Trace, ThreadId, [Thread
     let facts: Vec<Fact<'_>> =
         times.zip(&numbers).map(|(at, number)| (at, poller, &number[..])).collect();
     add(&mut trace, ["filelock", "flock_lock_inode"], &["holder"], &facts);
-    (trace, poller, others)
+    trace
+}
+
+#[test]
+fn regression_who_has_a_polled_lock_may_wait_for_another_process() {
+    let mut scene = Scene::default();
+    let (poller, [builder, _]) = poller_and_others(&mut scene);
+    let compiler = scene.thread(510, 510, "compiler");
+    let wait = scene.stack(&["main", "run_compiler", "wait4", "|", "do_wait", "schedule"]);
+    let compile = scene.stack(&["main", "compile_all"]);
+    let exit = scene.stack(&["main", "|", "do_exit", "do_notify_parent", "try_to_wake_up"]);
+    scene.switch(0, 1, IDLE, Runnable, builder, StackId::EMPTY);
+    scene.switch(2 * MS, 1, builder, Sleeping, IDLE, wait);
+    scene.switch(3 * MS, 1, IDLE, Runnable, compiler, StackId::EMPTY);
+    for at in (5..598).step_by(5) {
+        scene.sample(at * MS, 1, compiler, compile);
+    }
+    scene.wake(598 * MS, 1, compiler, builder, WakeFlags::default(), exit);
+    scene.switch(598 * MS + 5, 1, compiler, TaskState::Dead, builder, exit);
+    let trace = looks_for_lock(scene, poller, [500; 10], false);
+    let (stall, text) = asked(&trace, poller);
+    let finding = &stall.finding;
+    assert_eq!((finding.pattern, finding.culprit), (Pattern::LongHold, Some(compiler)), "{text}");
+    assert_eq!(finding.function, "compile_all", "{text}");
+    assert!(
+        text.contains("What kept builder 500, which had it:\nIt waited (process) in"),
+        "{text}"
+    );
+    let cause = "builder 500 had the lock on a file, for which it polled; what kept that one: the computation \
+                 of compiler 510";
+    assert!(text.contains(cause), "{text}");
 }
 
 #[test]

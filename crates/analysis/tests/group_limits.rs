@@ -57,7 +57,7 @@ fn a_wait_for_a_disk_tells_the_limit_of_its_control_group() {
     let fsync = ["main", "save", "|", "ext4_sync_file", "jbd2_log_wait_commit", "io_schedule"];
     let limits = "wbps=4194304 riops=100";
     let (finding, text) = in_group(&fsync, [wrote(MIB, limits), wrote(5 * MIB, limits)]);
-    let told = "Control group /app, which ui 100 is in, may only write 4 MiB/s to and make 100 \
+    let told = "Control group /app, which has ui 100, may only write 4 MiB/s to and make 100 \
                 reads/s from device 8:0: it read 0 B and wrote 4 MiB there in the 1.000 s between \
                 two readings of its counters.";
     assert!(finding.pattern == Pattern::IoWait && text.contains(told), "{text}");
@@ -87,7 +87,7 @@ fn a_wait_for_memory_tells_how_often_its_control_group_reached_a_limit() {
     };
     let (old, new) = (account(&[("high", 10), ("low", 1)]), account(&[("high", 22), ("low", 9)]));
     let (finding, text) = in_group(&reclaim, [old.clone(), new]);
-    let told = "Control group /app, which ui 100 is in, reached limits of its memory in the 1.000 s \
+    let told = "Control group /app, which has ui 100, reached limits of its memory in the 1.000 s \
                 between two readings of its counters: high 12 times. It had 63 MiB of 64 MiB in use.";
     assert!(finding.pattern == Pattern::Memory && text.contains(told), "{text}");
     let (_, text) = in_group(&reclaim, [old.clone(), old]);

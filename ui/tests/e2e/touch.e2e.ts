@@ -68,10 +68,10 @@ describe.skipIf(skipReason("touch") !== null)("touch", () => {
     await touch("touchStart", a);
     await touch("touchStart", a, b);
     // Twice as far apart, and to the right by a step, a tenth of the plot.
-    const { before, after } = await windowChanges(page, async () => {
-      await touch("touchMove", right(a, -0.5), right(b, 0.5));
-      await touch("touchMove", a, right(b, 2));
-    });
+    const { before } = await windowChanges(page, () =>
+      touch("touchMove", right(a, -0.5), right(b, 0.5)),
+    );
+    const { after } = await windowChanges(page, () => touch("touchMove", a, right(b, 2)));
     const length = after.to - after.from;
     expect(Math.abs((2 * length) / (before.to - before.from) - 1)).toBeLessThan(0.02);
     expect(Math.abs(timeAt(after, 0.6) - timeAt(before, 0.5))).toBeLessThan(length / 50);

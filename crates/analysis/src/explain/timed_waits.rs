@@ -6,7 +6,7 @@
 
 use super::ends::{lasts_until_end, timed_out};
 use super::operations::{LONGEST_LOOK_NS, LOOK_NS, woke_someone, woke_someone_of};
-use super::owners::ended_by;
+use super::owners::{ended_by, signalled_by};
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::WaitClass;
@@ -22,14 +22,17 @@ const MAX_WAKES_BACK: usize = 64;
 /// A thread that waits with a timeout, polls, and waits again (for CPython's GIL every 5 ms, for a
 /// Java monitor ever more seldom, for PostgreSQL's deadlock check once a second) waits once, in
 /// whatever call: its sleeps, and the polls in between, become one sleep, which ends when another
-/// thread wakes it, or for a lock when the recording ends. Other sleeps that no thread ended stay as
-/// they are.
+/// thread wakes it, or for a lock when the recording ends. So do those that a signal interrupted, as
+/// garbage collectors send it to stop all threads. Other sleeps that no thread ended stay as they are.
 pub(super) fn join_timed_waits(
     analysis: &Analysis<'_>,
     thread: ThreadId,
     mut segments: Vec<Segment>,
 ) -> Vec<Segment> {
-    let repeats = |segment: &Segment| may_repeat(analysis, segment) && timed_out(analysis, segment);
+    let repeats = |segment: &Segment| {
+        may_repeat(analysis, segment)
+            && (timed_out(analysis, segment) || signalled_by(analysis, segment).is_some())
+    };
     let Some(last) = segments.iter().rposition(repeats) else { return segments };
     // Latest first.
     let mut joined: Vec<Segment> = Vec::with_capacity(segments.len());
@@ -50,15 +53,19 @@ pub(super) fn join_timed_waits(
     joined
 }
 
-/// Index in `after` (latest first) of the later sleep that continues the wait of `segment`:
-/// that one timed out, and its thread slept again below the same caller.
+/// Index in `after` (latest first) of the later sleep that continues the wait of `segment`: that one
+/// timed out, or a signal interrupted it, and its thread slept again below the same caller.
 fn later_sleep(
     analysis: &Analysis<'_>,
     thread: ThreadId,
     segment: &Segment,
     after: &[Segment],
 ) -> Option<usize> {
-    if !may_repeat(analysis, segment) || !timed_out(analysis, segment) {
+    if !may_repeat(analysis, segment) {
+        return None;
+    }
+    let is_interrupted = signalled_by(analysis, segment).is_some();
+    if !is_interrupted && !timed_out(analysis, segment) {
         return None;
     }
     let stack = segment.wait_stack(analysis.trace);
@@ -67,10 +74,10 @@ fn later_sleep(
         may_repeat(analysis, sleep)
             && analysis.stacks.is_same_caller(stack, sleep.wait_stack(analysis.trace))
     };
-    // A look at a lock may itself take locks, or read from a disk.
+    // A look at a lock may itself take locks, or read from a disk; a handler may do anything.
     let is_look = |other: &Segment| match other.state {
         State::Ran | State::Runnable { .. } => true,
-        State::Sleeping(_) => is_lock && !is_wait(other),
+        State::Sleeping(_) => (is_lock || is_interrupted) && !is_wait(other),
         State::Unknown => false,
     };
     let later = after.iter().rposition(|other| !is_look(other))?;
@@ -82,10 +89,17 @@ fn later_sleep(
         if is_lock { between.duration_ns() <= LONGEST_LOOK_NS } else { ran_ns <= LOOK_NS };
     let is_ended = || {
         analysis.stacks.holder_runs(stack)
-            || is_lock && lasts_until_end(analysis, thread, sleep)
+            || (is_lock || is_interrupted) && lasts_until_end(analysis, thread, sleep)
             || ended_by(analysis, thread, sleep).is_some_and(|(by, _)| by != thread)
     };
-    let is_look = || is_short && is_ended() && !woke_someone(analysis, thread, between);
+    let is_look = || match is_interrupted {
+        // A handler may be long, and tell whoever sent the signal.
+        true => {
+            let all = sleep.window.end.since(segment.window.start);
+            between.duration_ns().saturating_mul(BUSY) <= all && is_ended()
+        }
+        false => is_short && is_ended() && !woke_someone(analysis, thread, between),
+    };
     // An event loop has timers that have nothing to do with the answer that it waits for.
     let is_for_answer = || {
         class_of(analysis, segment) == WaitClass::Idle

@@ -2,11 +2,11 @@
 
 use super::case::Case;
 use super::finding::Evidence;
-use crate::explain::{Cause, Hop, Meanwhile, Piece, is_idle, is_of_transaction};
+use crate::explain::{Cause, Hop, Meanwhile, Piece, is_idle, is_of_transaction, signalled_by};
 use crate::locks::released_by_others;
 use crate::stacks::InterruptSource;
 use crate::wording::sentence::{Sentence, plural, sentence};
-use crate::{Analysis, WaitClass, WakeContext};
+use crate::{Analysis, Segment, WaitClass, WakeContext};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -236,6 +236,12 @@ impl Case<'_> {
         }
     }
 
+    /// True if a signal interrupted the wait of `hop`, which then went on.
+    fn was_interrupted(&self, hop: &Hop) -> bool {
+        let sleeps = self.analysis.segments(hop.sleeper, hop.slept).into_iter();
+        sleeps.filter(Segment::is_sleep).any(|sleep| signalled_by(self.analysis, &sleep).is_some())
+    }
+
     fn weak_words(&self, weak: Weak, ns: u64) -> Sentence {
         let Some(hop) = self.explanation.hops.get(weak.hop) else { return Sentence::default() };
         let (sleeper, part) = (self.name(hop.sleeper), self.percent(ns));
@@ -287,10 +293,14 @@ impl Case<'_> {
             ),
             WeakKind::Timed => sentence!(
                 "for {} of the time, the culprit is inferred from the last wake-up: {} polled {} \
-                 before that, woken by its own timer or by no recorded thread",
+                 before that, woken by {}",
                 part,
                 sleeper,
-                plural(hop.looks.into(), "time")
+                plural(hop.looks.into(), "time"),
+                match self.was_interrupted(hop) {
+                    true => "its own timer, a signal or no recorded thread",
+                    false => "its own timer or by no recorded thread",
+                }
             ),
             WeakKind::Deferred => sentence!(
                 "for {} of the time, wake-ups came from a soft interrupt or a kernel worker, e.g. \

@@ -29,7 +29,7 @@ pub(super) fn io(case: &Case<'_>, waiter: ThreadId) -> Vec<IoLimit> {
             if moved.reads > 0 || moved.writes > 0 {
                 let group = path(case, changed.group);
                 let sentence = sentence!(
-                    "Control group {}, which {} is in, may only {} device {}: it read {} and wrote {} \
+                    "Control group {}, which has {}, may only {} device {}: it read {} and wrote {} \
                      there in the {} between two readings of its counters.",
                     group.clone(),
                     case.name(waiter),
@@ -90,7 +90,7 @@ pub(super) fn memory(case: &Case<'_>, waiter: ThreadId) -> Vec<Sentence> {
         let events = reached(&old, &new.events)?;
         let limit = new.limit_bytes.map(|limit| format!(" of {}", units::bytes(limit)));
         Some(sentence!(
-            "Control group {}, which {} is in, reached limits of its memory in the {} between two \
+            "Control group {}, which has {}, reached limits of its memory in the {} between two \
              readings of its counters: {}. It had {}{} in use.",
             path(case, changed.group),
             case.name(waiter),

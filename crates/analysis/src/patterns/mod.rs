@@ -5,6 +5,7 @@
 //! against the partition. It also states its evidence: *direct* (the wake-ups were seen),
 //! *inferred*, or *lost* (too much of the window is hidden).
 
+mod behind;
 mod case;
 mod computing;
 mod cpu_bound;

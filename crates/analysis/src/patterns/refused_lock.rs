@@ -2,6 +2,7 @@
 //! has it, and sleeps again, until it gets it. Whoever lets the lock go wakes nobody; but the recorder
 //! notes each refusal, with the process that had the lock.
 
+use super::behind::behind;
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
@@ -9,7 +10,7 @@ use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, count, plural, sentence};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::ThreadId;
+use unhitch_model::{ThreadId, Window};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (analysis, window) = (case.analysis, case.explanation.window);
@@ -51,28 +52,41 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         },
         case.name(holder)
     ));
+    let first = sleeps.first().map_or(window.start, |first| first.window.start);
+    let last = sleeps.last().map_or(window.end, |last| last.window.end);
+    let behind = behind(case, holder, Window::new(first, last));
     // It may have slept, too.
     let computing = case.computing(holder, &[window]);
-    sentences.extend((computing.samples > 0).then_some(computing.sentence));
+    let what_kept = match &behind {
+        Some(behind) => {
+            sentences.push(sentence!("What kept {}, which had it:", case.name(holder)));
+            sentences.extend(behind.sentences.iter().cloned());
+            sentence!("; what kept that one: {}", behind.cause.clone())
+        }
+        None => {
+            sentences.extend((computing.samples > 0).then_some(computing.sentence));
+            match computing.place.is_empty() {
+                true => Sentence::from("."),
+                false => sentence!("; that was{}.", computing.place),
+            }
+        }
+    };
     let cause = sentence!(
-        "a long lock hold: {} had the {}, for which {} polled{}.",
+        "a long lock hold: {} had the {}, for which {} polled{}",
         case.name(holder),
         wanted.as_str(),
         match sleeper == case.candidate.victim {
             true => Sentence::from("it"),
             false => case.name(sleeper).into(),
         },
-        match computing.place.is_empty() {
-            true => Sentence::default(),
-            false => sentence!("; that was{}", computing.place),
-        }
+        what_kept
     );
     let is_seen = times == asked && asked + 1 >= sleep_count;
     let evidence_words = match is_seen {
         true => "each time that it asked, the kernel refused the lock and said who had it",
         false => "who had the lock is known of some of the times at which it looked",
     };
-    Some(Finding {
+    let finding = Finding {
         culprit: Some(holder),
         function: match computing.function.is_empty() {
             true => own_function(analysis, stack),
@@ -85,5 +99,18 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         evidence: if is_seen { Evidence::Direct } else { Evidence::Inferred },
         evidence_words: Sentence::from(evidence_words),
         ..case.finding(Pattern::LongHold, cause)
+    };
+    Some(match behind {
+        Some(behind) => Finding {
+            culprit: behind.culprit,
+            function: behind.function,
+            evidence: finding.evidence.max(behind.evidence),
+            evidence_words: match behind.evidence {
+                Evidence::Direct => finding.evidence_words,
+                _ => behind.evidence_words,
+            },
+            ..finding
+        },
+        None => finding,
     })
 }
