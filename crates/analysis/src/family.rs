@@ -1,7 +1,7 @@
 //! Which processes a process started.
 
 use crate::Analysis;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use unhitch_model::{ProcessId, ThreadId, Time, Trace};
 
 /// Maximum generations.
@@ -25,16 +25,16 @@ pub(crate) fn descends(
 
 /// Process `pid`, and all that it started, directly or through others.
 pub fn descendants(trace: &Trace, pid: u32) -> FxHashSet<ProcessId> {
-    let mut pids: FxHashSet<u32> = [pid].into_iter().collect();
-    loop {
-        let known = pids.len();
-        let children = trace.threads.processes().filter_map(|(_, process)| {
-            process.parent_pid.filter(|parent| pids.contains(parent)).map(|_| process.pid)
-        });
-        let children: Vec<u32> = children.collect();
-        pids.extend(children);
-        if pids.len() == known {
-            break;
+    let mut children: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    for (_, process) in trace.threads.processes() {
+        if let Some(parent) = process.parent_pid {
+            children.entry(parent).or_default().push(process.pid);
+        }
+    }
+    let (mut pids, mut next) = (FxHashSet::default(), vec![pid]);
+    while let Some(pid) = next.pop() {
+        if pids.insert(pid) {
+            next.extend(children.get(&pid).into_iter().flatten());
         }
     }
     let processes = trace.threads.processes();

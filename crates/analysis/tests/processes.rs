@@ -4,6 +4,7 @@ use crate::scene::Scene;
 use TaskState::{Dead, Runnable, Sleeping};
 use unhitch_analysis::answer::text_for;
 use unhitch_analysis::patterns::{Evidence, Pattern};
+use unhitch_analysis::stalls::descendants;
 use unhitch_analysis::{Analysis, Query, Rules, Stall, diagnose};
 use unhitch_model::*;
 
@@ -256,6 +257,7 @@ fn whoever_started_whom_is_followed_through_any_number_of_processes() {
     let (stall, _) = asked(&trace, reader);
     let explanation = &stall.explanation;
     assert_eq!(explanation.hops.len() as u64, PROCESSES);
+    assert_eq!(descendants(&trace, 100).len() as u64, PROCESSES);
     let sum: u64 = explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum();
     assert_eq!(sum, 1_000_000_000);
 }
