@@ -130,16 +130,6 @@ pub struct ScriptFunction {
     pub lines: Vec<(u32, u32)>,
 }
 
-impl ScriptFunction {
-    /// The line of an instruction. Instructions without one were added by the compiler, for the line
-    /// before them.
-    fn line(&self, unit: u32) -> u32 {
-        let next = self.lines.partition_point(|(from, _)| *from <= unit);
-        let before = self.lines.iter().take(next).rev().map(|(_, line)| *line);
-        before.into_iter().find(|line| *line != 0).unwrap_or(self.first_line)
-    }
-}
-
 /// Turns the scripts' frames in stacks into frames of the trace.
 #[derive(Default)]
 pub(crate) struct Scripts<'a> {
@@ -151,15 +141,61 @@ pub(crate) struct Scripts<'a> {
 
 #[derive(Default)]
 struct Process<'a> {
-    loops: &'a [[u64; 2]],
-    functions: FxHashMap<u64, &'a ScriptFunction>,
+    /// By start; none overlaps another.
+    loops: Vec<[u64; 2]>,
+    functions: FxHashMap<u64, Function<'a>>,
+}
+
+struct Function<'a> {
+    of: &'a ScriptFunction,
+    /// Those of its instructions that have a line.
+    lines: Vec<(u32, u32)>,
+    /// Its file and its name, once a stack had it.
+    names: Option<(NameId, NameId)>,
+}
+
+impl<'a> Function<'a> {
+    fn new(of: &'a ScriptFunction) -> Self {
+        let lines = of.lines.iter().filter(|(_, line)| *line != 0).copied().collect();
+        Self { of, lines, names: None }
+    }
+
+    /// The line of an instruction. Instructions without one were added by the compiler, for the line
+    /// before them.
+    fn line(&self, unit: u32) -> u32 {
+        let next = self.lines.partition_point(|(from, _)| *from <= unit);
+        let before = next.checked_sub(1).and_then(|before| self.lines.get(before));
+        before.map_or(self.of.first_line, |(_, line)| *line)
+    }
+}
+
+impl Process<'_> {
+    /// True if the loop of the interpreter has this address.
+    fn is_in_loop(&self, avma: u64) -> bool {
+        let next = self.loops.partition_point(|[start, _]| *start <= avma);
+        next.checked_sub(1).is_some_and(|before| avma < self.loops[before][1])
+    }
+}
+
+/// Ranges by start, those that overlap as one.
+fn merged(ranges: &[[u64; 2]]) -> Vec<[u64; 2]> {
+    let mut ranges = ranges.to_vec();
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, before| {
+        let overlaps = next[0] <= before[1];
+        before[1] = if overlaps { before[1].max(next[1]) } else { before[1] };
+        overlaps
+    });
+    ranges
 }
 
 impl<'a> Scripts<'a> {
     pub(crate) fn new(file: &'a ScriptFile) -> Self {
         let process = |process: &'a ScriptProcess| {
-            let by_id = process.functions.iter().map(|function| (function.id, function));
-            (process.pid, Process { loops: &process.loops, functions: by_id.collect() })
+            let by_id =
+                process.functions.iter().map(|function| (function.id, Function::new(function)));
+            let (loops, functions) = (merged(&process.loops), by_id.collect());
+            (process.pid, Process { loops, functions })
         };
         let processes = file.processes.iter().map(process).collect();
         Self { processes, ..Self::default() }
@@ -168,12 +204,12 @@ impl<'a> Scripts<'a> {
     /// The frame of the trace that a script's frame in the process `pid` is; `None` for an address.
     pub(crate) fn frame(&mut self, pid: u32, word: u64, trace: &mut Trace) -> Option<FrameId> {
         let of = ScriptFrame::from_word(word)?;
-        let process = self.processes.get(&pid);
+        let process = self.processes.get_mut(&pid);
         if process.is_none() && !of.is_method {
             return None;
         }
-        let known = process.and_then(|process| process.functions.get(&of.id));
-        let Some(&function) = known else {
+        let known = process.and_then(|process| process.functions.get_mut(&of.id));
+        let Some(function) = known else {
             let path = trace.strings.intern(match of {
                 ScriptFrame { is_method: true, .. } => NAMELESS,
                 ScriptFrame { id: 0, .. } => CUT,
@@ -183,8 +219,10 @@ impl<'a> Scripts<'a> {
             let module = trace.modules.intern(Module { path, kind, build_id: Vec::new() });
             return Some(trace.stacks.intern_frame(Frame { module, offset: 0 }));
         };
-        let file = trace.strings.intern(&function.file);
-        let name = trace.strings.intern(&function.name);
+        let intern = |text: &String| trace.strings.intern(text);
+        let Function { of: described, names, .. } = &mut *function;
+        let (file, name) =
+            *names.get_or_insert_with(|| [&described.file, &described.name].map(intern).into());
         if of.is_method {
             let (path, kind) = (trace.strings.intern(JAVA), ModuleKind::Jit { pid, generation: 0 });
             let module = trace.modules.intern(Module { path, kind, build_id: Vec::new() });
@@ -194,7 +232,7 @@ impl<'a> Scripts<'a> {
         }
         let in_file = &mut self.functions_of_file;
         let number =
-            *self.functions.entry((file, name, function.first_line)).or_insert_with(|| {
+            *self.functions.entry((file, name, function.of.first_line)).or_insert_with(|| {
                 let count = in_file.entry(file).or_default();
                 *count += 1;
                 *count
@@ -221,8 +259,7 @@ impl<'a> Scripts<'a> {
         let in_loop = |(index, avma): (usize, &u64)| {
             // Addresses but the leaf's are behind the call.
             let avma = if index == 0 { *avma } else { avma.saturating_sub(1) };
-            let is_in = process.loops.iter().any(|[start, end]| (*start..*end).contains(&avma));
-            is_in.then_some(index)
+            process.is_in_loop(avma).then_some(index)
         };
         let loops: Vec<usize> = words[..end].iter().enumerate().filter_map(in_loop).collect();
         let is_outermost =
@@ -240,9 +277,14 @@ impl<'a> Scripts<'a> {
         } else {
             places.iter_mut().zip(&loops).for_each(|(place, at)| *place = *at);
         }
-        for (place, call) in places.into_iter().zip(calls).rev() {
-            words.splice(place..place, call.iter().copied());
+        let native = std::mem::take(words);
+        let mut done = 0;
+        for (place, call) in places.into_iter().zip(calls) {
+            words.extend_from_slice(&native[done..place]);
+            words.extend_from_slice(call);
+            done = place;
         }
+        words.extend_from_slice(&native[done..]);
     }
 }
 
@@ -322,6 +364,19 @@ mod tests {
         assert_eq!(names(7, 9), ["Handler.get (server.py:42)"]);
         assert_eq!(names(8, 1), [GONE]);
         assert_eq!(names(0, 1), [CUT]);
+    }
+
+    #[test]
+    fn many_calls_of_many_loops_are_joined_in_one_pass() {
+        const MANY: u64 = 200_000;
+        let file = file((0..MANY).rev().map(|n| [10 * n, 10 * n + 5]).collect());
+        let scripts = Scripts::new(&file);
+        let native: Vec<u64> = (0..MANY).map(|n| 10 * n + 2).collect();
+        let calls: Vec<u64> = (1..=MANY).map(|id| word(id, true)).collect();
+        let mut words = [&native[..], &calls].concat();
+        scripts.join(5, &mut words);
+        let expected = calls.into_iter().zip(native).flat_map(|(call, native)| [call, native]);
+        assert!(words.into_iter().eq(expected));
     }
 
     #[test]

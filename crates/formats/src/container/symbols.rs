@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unhitch_model::units::hex;
-use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, Symbol, Trace};
+use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, NameId, Symbol, Trace};
 
 /// The content of `symbols.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,6 +153,8 @@ impl SymbolFile {
                 trace.modules.set_named_from(ModuleId(index as u32), build_id.clone());
             }
         }
+        // The trace's own, once a frame has it: many frames may have one long name.
+        let mut known: Vec<Option<NameId>> = vec![None; self.names.len()];
         let frames: Vec<Frame> = trace.stacks.frames().to_vec();
         for (index, frame) in frames.into_iter().enumerate() {
             let functions = by_id
@@ -160,12 +162,16 @@ impl SymbolFile {
                 .and_then(Option::as_ref)
                 .and_then(|(functions, _)| functions.get(&frame.offset));
             let Some(functions) = functions else { continue };
-            let name = |index: u32| self.names.get(index as usize).map_or("", String::as_str);
+            let mut name = |index: u32| {
+                let (text, known) =
+                    self.names.get(index as usize).zip(known.get_mut(index as usize))?;
+                Some(*known.get_or_insert_with(|| trace.strings.intern(text)))
+            };
             let symbols: Vec<Symbol> = functions
                 .iter()
                 .map(|&(function, file, line)| Symbol {
-                    function: trace.strings.intern(name(function)),
-                    file: trace.strings.intern(name(file)),
+                    function: name(function).unwrap_or_default(),
+                    file: name(file).unwrap_or_default(),
                     line,
                 })
                 .collect();
@@ -220,6 +226,23 @@ mod tests {
         let (mut other, frame) = trace(&[1, 3]);
         file.apply(&mut other);
         assert!(other.symbols.get(frame).is_empty());
+    }
+
+    #[test]
+    fn a_long_name_of_many_frames_is_read_once() {
+        let (mut trace, first) = trace(&[]);
+        let module = trace.stacks.frame(first).unwrap().module;
+        let named = |offset: u64| (offset, vec![(1, 2, 7)]);
+        let frames: Vec<_> = (0..200_000).map(named).collect();
+        frames.iter().for_each(|(offset, _)| {
+            trace.stacks.intern_frame(Frame { module, offset: *offset });
+        });
+        let path = "/usr/lib/x.so".to_owned();
+        let modules = vec![NamedModule { path, frames, ..NamedModule::default() }];
+        let names = vec![String::new(), "f".repeat(2 << 20)];
+        SymbolFile { version: 1, names, modules, warnings: Vec::new() }.apply(&mut trace);
+        let symbol = trace.symbols.get(first)[0];
+        assert_eq!((trace.name(symbol.function).len(), symbol.file), (2 << 20, NameId::EMPTY));
     }
 
     #[test]
