@@ -6,7 +6,7 @@
 use super::{
     buffer::u16_at,
     kernel,
-    schema::{MAX_NAME_LEN, Map, Schema, SchemaField, Subject, event_name, in_type},
+    schema::{MAX_ENTRIES, MAX_NAME_LEN, Map, Schema, SchemaField, Subject, event_name, in_type},
 };
 use rustc_hash::FxHashMap;
 use unhitch_model::Count;
@@ -116,8 +116,9 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
                 described.maps.push((attribute("name").unwrap_or_default(), map));
             }
             "map" => {
-                if let (Some((_, map)), Some(value)) = (described.maps.last_mut(), number("value"))
-                {
+                let last = described.maps.last_mut();
+                let last = last.filter(|(_, map)| map.entries.len() < MAX_ENTRIES);
+                if let (Some((_, map)), Some(value)) = (last, number("value")) {
                     map.entries.push((value, attribute("message").unwrap_or_default()));
                 }
             }

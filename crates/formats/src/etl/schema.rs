@@ -213,12 +213,14 @@ pub(super) fn in_type(kind: u16, out: u16) -> Option<(FieldType, bool)> {
     })
 }
 
+/// Maximum number of values of a map, which are compared with every value that is shown.
+pub(super) const MAX_ENTRIES: usize = 4096;
+
 /// Reads an `EVENT_MAP_INFO`: its name and entries. Only maps with numeric values are useful.
 pub(super) fn map_info(bytes: &[u8]) -> Option<(String, Map)> {
     const BITS: u32 = 2;
-    const MAX_ENTRIES: u32 = 4096;
     let flags = u32_at(bytes, 4)?;
-    let count = u32_at(bytes, 8)?.min(MAX_ENTRIES) as usize;
+    let count = (u32_at(bytes, 8)? as usize).min(MAX_ENTRIES);
     let entries = (0..count).map_while(|index| {
         let at = 16 + index * 8;
         Some((
