@@ -234,8 +234,8 @@ fn read(bytes: &[u8], scope: Scope, release: &(dyn Fn(&[u8]) + Sync)) -> Result<
         container::read(bytes, scope, release)
     } else if etl::is_etl(bytes) {
         etl::load(&[bytes], bytes.len(), false, release)
-    } else if let Some(import) = import::of(bytes) {
-        import(bytes, release)
+    } else if let Some(trace) = import::load(bytes, release) {
+        trace
     } else {
         perf_data::load(bytes, release)
     }

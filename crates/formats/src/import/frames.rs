@@ -10,9 +10,26 @@ pub(super) struct Frames {
     functions: FxHashMap<(ModuleId, NameId), u32>,
     /// Number of such functions of each module.
     in_module: FxHashMap<ModuleId, u32>,
+    /// Bytes of names that may still be read for stacks, where a file may ask for a long one again and
+    /// again in a few bytes.
+    left: u64,
 }
 
 impl Frames {
+    /// With room for the names in the stacks of a file of `len` bytes: far more than the stacks of a
+    /// recorder take, which are as many as their samples.
+    pub fn of_file(len: usize) -> Self {
+        const FOR_EACH_BYTE: u64 = 512;
+        const MIN: u64 = 64 << 20;
+        Self { left: (len as u64).saturating_mul(FOR_EACH_BYTE).max(MIN), ..Self::default() }
+    }
+
+    /// Takes `len` bytes of names from what may still be read; `None` if that is too much.
+    pub fn spend(&mut self, len: usize) -> Option<()> {
+        self.left = self.left.checked_sub(len as u64)?;
+        Some(())
+    }
+
     /// Code of the kernel at an address. A name may be empty.
     pub fn kernel(&self, trace: &mut Trace, avma: u64, name: &str) -> FrameId {
         let module = kernel(trace);

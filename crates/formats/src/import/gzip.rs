@@ -8,9 +8,9 @@ pub(super) fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b, 8])
 }
 
-/// The content.
-pub(super) fn unpack(bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    Budget::of(bytes.len()).gzip(bytes).ok_or_else(|| {
+/// The content. Parts of it that are packed again are unpacked within the same budget.
+pub(super) fn unpack(bytes: &[u8], budget: &mut Budget) -> Result<Vec<u8>, Error> {
+    budget.gzip(bytes).ok_or_else(|| {
         Error::Unsupported(
             "this file is compressed by gzip, and damaged or too large: unpack it first".to_owned(),
         )

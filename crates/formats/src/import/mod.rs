@@ -18,4 +18,4 @@ mod trace_dat;
 mod unpack;
 
 pub use readers::format_of;
-pub(crate) use readers::of;
+pub(crate) use readers::load;

@@ -1,12 +1,14 @@
 //! Which reader a file is for.
 
+use super::unpack::Budget;
 use super::{gzip, perf_script, perfetto, trace_dat};
 use crate::Error;
 use unhitch_model::{Format, Trace};
 
-/// A reader of a whole file. Its second argument is called with each part of the file that is no
-/// longer needed.
-pub(crate) type Load = fn(&[u8], &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error>;
+/// What is called with each part of a file that is no longer needed.
+type Release<'a> = &'a (dyn Fn(&[u8]) + Sync);
+/// A reader of a whole file.
+type Load = fn(&[u8], &mut Budget, Release<'_>) -> Result<Trace, Error>;
 
 /// The format of a file of another tool, by the first 64 KiB of its content, or more.
 pub fn format_of(head: &[u8]) -> Option<Format> {
@@ -24,9 +26,13 @@ pub fn format_of(head: &[u8]) -> Option<Format> {
     }
 }
 
-/// The reader of a file, by its content.
-pub(crate) fn of(bytes: &[u8]) -> Option<Load> {
-    if gzip::is_gzip(bytes) { Some(compressed) } else { plain(bytes) }
+/// Reads a file of another tool; `None` if it is none, by its content.
+pub(crate) fn load(bytes: &[u8], release: Release<'_>) -> Option<Result<Trace, Error>> {
+    let mut budget = Budget::of(bytes.len());
+    match gzip::is_gzip(bytes) {
+        true => Some(compressed(bytes, &mut budget)),
+        false => plain(bytes).map(|load| load(bytes, &mut budget, release)),
+    }
 }
 
 fn plain(bytes: &[u8]) -> Option<Load> {
@@ -34,16 +40,16 @@ fn plain(bytes: &[u8]) -> Option<Load> {
         _ if gzip::is_gzip(bytes) => None,
         Format::TraceDat => Some(trace_dat::load),
         Format::Perfetto => Some(perfetto::load),
-        Format::PerfScript => Some(perf_script::load),
+        Format::PerfScript => Some(|bytes, _, release| perf_script::load(bytes, release)),
         _ => None,
     }
 }
 
 /// Reads a file that was compressed as a whole.
-fn compressed(bytes: &[u8], _release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
-    let content = gzip::unpack(bytes)?;
+fn compressed(bytes: &[u8], budget: &mut Budget) -> Result<Trace, Error> {
+    let content = gzip::unpack(bytes, budget)?;
     match plain(&content) {
-        Some(load) => load(&content, &|_| {}),
+        Some(load) => load(&content, budget, &|_| {}),
         None => Err(Error::Unsupported(
             "a file compressed by gzip is read if a trace of Perfetto, trace-cmd or perf script is \
              in it, which is not so here"

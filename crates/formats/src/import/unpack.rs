@@ -33,9 +33,11 @@ impl Budget {
         self.read(ZlibDecoder::new(packed))
     }
 
-    /// What gzip packed, in one or more members.
+    /// What gzip packed, in one or more members: the whole file, which is stored as this now.
     pub fn gzip(&mut self, packed: &[u8]) -> Option<Vec<u8>> {
-        self.read(MultiGzDecoder::new(packed))
+        let content = self.read(MultiGzDecoder::new(packed))?;
+        self.stored = content.len() as u64;
+        Some(content)
     }
 
     /// What zstd packed, in one frame.

@@ -108,6 +108,44 @@ fn bombs_are_not_unpacked() {
     assert!(trace.warnings.lines().any(|line| line.contains("too large")), "{:?}", trace.warnings);
 }
 
+/// The file itself is packed, too: its parts are unpacked within its budget.
+#[test]
+fn bombs_in_what_is_unpacked_are_not_unpacked() {
+    use flate2::Compression;
+    use std::io::Write;
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), Compression::best());
+    zlib.write_all(&vec![0; 3 << 20]).unwrap();
+    let bomb = zlib.finish().unwrap();
+    let mut packets = vec![bundle(0, [switch(100, (5, "a"), 1, (7, "b"))])];
+    packets.resize_with(1000, || Message::new().bytes(50, &bomb));
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), Compression::best());
+    gzip.write_all(&trace(packets)).unwrap();
+    let trace = read_bytes(&gzip.finish().unwrap()).unwrap();
+    assert_eq!(trace.switches.len(), 1);
+    let warnings = trace.warnings.lines().collect::<Vec<_>>().join("\n");
+    assert!(warnings.contains("left out 999 damaged or too large"), "{warnings}");
+}
+
+/// A sample of a few bytes asks for a stack of a thousand functions with names of a megabyte.
+#[test]
+fn long_names_are_not_read_again_and_again() {
+    let callstack = (0..1000).fold(Message::new().number(1, 1), |stack, _| stack.number(2, 1));
+    let interned = Message::new()
+        .message(5, Message::new().number(1, 1).text(2, &"f".repeat(1 << 20)))
+        .message(6, Message::new().number(1, 1).number(2, 1).number(4, 9))
+        .message(7, callstack);
+    let first = bundle(0, [switch(100, (5, "a"), 1, (7, "b"))]).number(13, 1).message(12, interned);
+    let sample = |pid: u32| {
+        let sample =
+            Message::new().number(1, 0).number(2, u64::from(pid)).number(3, u64::from(pid));
+        Message::new().number(8, 130).message(66, sample.number(4, 1))
+    };
+    let bytes = trace(std::iter::once(first).chain((1..10_000).map(sample)));
+    let trace = read_bytes(&bytes).unwrap();
+    assert_eq!(trace.samples.len(), 9_999);
+    assert!(trace.warnings.lines().any(|line| line.contains("too many long names")));
+}
+
 #[test]
 fn names_are_not_trusted() {
     let bytes = trace([bundle(0, [switch(100, (5, "\x1b[31m\n"), 1, (7, "b"))])]);

@@ -115,8 +115,12 @@ impl<'a> Interned<'a> {
                 _ => {}
             }
         }
+        /// Maximum length of a path, and of each of its parts. Paths are counted in the memory of each
+        /// mapping.
+        const MAX_LEN: usize = 4096;
         let part = |id: &u64| {
-            String::from_utf8_lossy(self.paths.get(id).copied().unwrap_or_default()).into_owned()
+            let part = self.paths.get(id).copied().unwrap_or_default();
+            String::from_utf8_lossy(&part[..part.len().min(MAX_LEN)]).into_owned()
         };
         let parts: Vec<String> = parts.iter().map(part).collect();
         out.path = match &parts[..] {
@@ -125,8 +129,7 @@ impl<'a> Interned<'a> {
             parts if parts[0].starts_with('/') => parts.join("/"),
             parts => format!("/{}", parts.join("/")),
         };
-        // Paths are counted in the memory of each mapping.
-        out.path = out.path.chars().take(4096).collect();
+        out.path = out.path.chars().take(MAX_LEN).collect();
         out
     }
 
@@ -146,6 +149,10 @@ impl<'a> Interned<'a> {
         ids.reverse();
         let fields: Vec<FrameFields> =
             ids.iter().filter_map(|id| self.frames.get(id).copied()).collect();
+        if out.spend(fields.iter().map(|frame| self.cost(frame)).sum()).is_none() {
+            trace.warnings.add("a stack was left out: the file's stacks have too many long names");
+            return StackId::EMPTY;
+        }
         let (mut frames, mut kernel_len) = (Vec::new(), 0);
         for group in self.places(&fields) {
             let (frame, is_kernel) = self.frame(trace, out, pid, group);
@@ -157,6 +164,14 @@ impl<'a> Interned<'a> {
         let stack = trace.stacks.intern(&frames, kernel_len as u16);
         self.stacks.insert((pid, id), stack);
         stack
+    }
+
+    /// What is read of names for a frame, bytes, and what else it takes.
+    fn cost(&self, frame: &FrameFields) -> usize {
+        const FRAME: usize = 32;
+        let len = |table: &FxHashMap<u64, &[u8]>, id| table.get(&id).map_or(0, |text| text.len());
+        let path = self.mappings.get(&frame.mapping).map_or(0, |mapping| mapping.path.len());
+        FRAME + len(&self.functions, frame.function) + len(&self.sources, frame.source) + path
     }
 
     /// The frames by place in the code: functions that were inlined into each other are one after

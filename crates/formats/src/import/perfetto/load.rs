@@ -15,11 +15,14 @@ use rustc_hash::FxHashMap;
 use unhitch_model::{Format, Lack, MAX_SAMPLE_PERIOD_NS, Meta, Trace};
 
 /// Reads a trace. `release` is called with each part of `bytes` that is no longer needed.
-pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
-    let mut budget = Budget::of(bytes.len());
+pub(in crate::import) fn load(
+    bytes: &[u8],
+    budget: &mut Budget,
+    release: &(dyn Fn(&[u8]) + Sync),
+) -> Result<Trace, Error> {
     let mut unpacked = Vec::new();
     let mut packets = Fields::new(bytes);
-    let mut reader = Reader::default();
+    let mut reader = Reader { frames: Frames::of_file(bytes.len()), ..Reader::default() };
     let mut packed = 0;
     // Interned data refers to the bytes, so unpacked packets must stay as long.
     for (_, packet) in packets.by_ref().filter(|(field, _)| *field == 1) {

@@ -14,4 +14,4 @@ mod samples;
 mod wire;
 
 pub(crate) use detect::is_perfetto;
-pub(crate) use load::load;
+pub(super) use load::load;

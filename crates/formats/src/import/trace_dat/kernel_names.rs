@@ -31,6 +31,8 @@ impl<'a> KernelNames<'a> {
 
 /// The address of a line's function, and where its name is in the line.
 fn function(line: &[u8]) -> Option<(u64, u32, u16)> {
+    /// Maximum length of a name, bytes. The kernel's have at most 512.
+    const MAX_LEN: usize = 1024;
     let mut parts = line.splitn(3, |byte| *byte == b' ');
     let (address, kind, rest) = (parts.next()?, parts.next()?, parts.next()?);
     if !matches!(kind, b"t" | b"T" | b"w" | b"W") {
@@ -38,6 +40,7 @@ fn function(line: &[u8]) -> Option<(u64, u32, u16)> {
     }
     let avma = u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()?;
     let name = rest.split(|byte| byte.is_ascii_whitespace()).next()?;
+    let name = Some(name).filter(|name| name.len() <= MAX_LEN)?;
     let from = address.len() + kind.len() + 2;
     (avma > 0).then_some((avma, from as u32, u16::try_from(name.len()).ok()?))
 }

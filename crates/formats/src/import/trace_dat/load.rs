@@ -17,9 +17,12 @@ pub(crate) fn is_trace_dat(bytes: &[u8]) -> bool {
 }
 
 /// Reads a trace. `release` is called with each part of `bytes` that is no longer needed.
-pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
-    let mut budget = Budget::of(bytes.len());
-    let (header, packing) = file::read(bytes, &mut budget)?;
+pub(in crate::import) fn load(
+    bytes: &[u8],
+    budget: &mut Budget,
+    release: &(dyn Fn(&[u8]) + Sync),
+) -> Result<Trace, Error> {
+    let (header, packing) = file::read(bytes, budget)?;
     let Some(mut decoder) = Decoder::new(&header) else {
         return Err(Error::Unsupported(
             "the trace.dat describes no events of the scheduler; record with \
@@ -39,7 +42,7 @@ pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Tra
         for (cpu, pages) in &buffer.cpus {
             let mut ring = Ring { cpu: *cpu, layout, times, page_size };
             if buffer.is_packed {
-                ring.packed(pages, packing, &mut budget, &mut decoder, &mut import);
+                ring.packed(pages, packing, budget, &mut decoder, &mut import);
             } else if budget.stored(pages.len()).is_some() {
                 ring.pages(pages, &mut decoder, &mut import);
             } else {

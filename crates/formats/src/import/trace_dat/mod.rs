@@ -11,4 +11,4 @@ mod kernel_names;
 mod load;
 mod pages;
 
-pub(crate) use load::{is_trace_dat, load};
+pub(super) use load::{is_trace_dat, load};
