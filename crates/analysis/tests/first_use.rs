@@ -88,7 +88,7 @@ fn regression_equal_stacks_are_found_while_many_threads_fill_a_table() {
 /// The page asks for one column of a table several times at once.
 #[test]
 fn a_column_is_computed_while_many_threads_ask_for_it() {
-    on_four_threads(5, 480, |analysis, _| {
+    on_four_threads(5, 240, |analysis, _| {
         let table = Stored::new(analysis, Name::Waits, analysis.timeline.window());
         let by = Some("wait stack");
         let query = Query::new(Name::Waits, Words { by, ..Words::default() }).expect("a query");

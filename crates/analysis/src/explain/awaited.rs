@@ -6,10 +6,9 @@ use super::processes::{awaited_process, working_child};
 use super::sleeps::{began, whole};
 use super::transactions::idle_in_transaction;
 use super::wait_class::{class_of, kept_wait};
-use crate::stacks::classes::StackClasses;
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
-use unhitch_model::{ThreadId, Trace, Window};
+use unhitch_model::{ThreadId, Window};
 
 /// Whom a thread waits for: who owns the lock, or seems to, the process whose end it waits for, the program that
 /// serves the file system, who was asked for an answer, who was given its work, or the child that works.
@@ -77,17 +76,4 @@ fn helper_at_end(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -> 
         .filter(|helper| works_mostly(analysis, *helper, since, MAX_ASKED))
         .or_else(|| only_worker(analysis, process(thread), since, MAX_ASKED))
         .filter(|helper| *helper != thread)
-}
-
-/// The program that answers a request to a file system of a program (FUSE): the only one that was seen
-/// to wait for requests.
-pub(crate) fn file_server(trace: &Trace, stacks: &StackClasses) -> Option<ThreadId> {
-    let process = |thread: ThreadId| trace.threads.get(thread).process;
-    let is_wait = |index: &usize| stacks.is_file_server(trace.switches.stack[*index]);
-    let waits = (0..trace.switches.len()).rev().filter(is_wait);
-    let earlier = trace.earlier_waits.iter().filter(|wait| stacks.is_file_server(wait.stack));
-    let mut servers =
-        waits.map(|index| trace.switches.prev[index]).chain(earlier.map(|wait| wait.thread));
-    let server = servers.next()?;
-    servers.all(|other| process(other) == process(server)).then_some(server)
 }

@@ -13,7 +13,7 @@ use super::timed_waits::BUSY;
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::stacks::WaitClass;
-use crate::stacks::classes::WakeContext;
+use crate::stacks::classes::{WakeContext, WakeSource};
 use crate::timeline::{Segment, State};
 use std::cell::OnceCell;
 use unhitch_model::{ThreadId, Time, Window};
@@ -103,13 +103,11 @@ fn last_wait(
         is_sleep(segment) && class_of(analysis, segment) == class && (!is_for_work || is_there())
     };
     let ended = ended_by(analysis, thread, wait);
-    if is_for_work && ended.is_none() {
-        return None;
-    }
     // A kernel worker is shared: what it did before has nothing to do with this event.
-    if ended.is_some_and(|(by, source)| {
+    let is_own_or_shared = |(by, source): (ThreadId, WakeSource)| {
         by == thread || by.is_idle() || source.context == WakeContext::Worker
-    }) {
+    };
+    if ended.map_or(is_for_work, is_own_or_shared) {
         return None;
     }
     let by = ended.map(|(by, _)| by);
@@ -123,10 +121,12 @@ fn last_wait(
     };
     let wakes = |window: Window, whom: ThreadId| woken(window, whom).next().is_some();
     let asks = |window: Window, whom: ThreadId| {
-        woken(window, whom).any(|wake| !analysis.stacks.closes(wakings.stack[wake]))
+        woken(window, whom).find(|wake| !analysis.stacks.closes(wakings.stack[*wake]))
     };
     let is_foreign = |other: ThreadId| process(other) != process(thread);
-    let asked = |segment: &Segment| by.is_some_and(|by| is_foreign(by) && asks(segment.window, by));
+    let asked = |segment: &Segment| {
+        by.is_some_and(|by| is_foreign(by) && asks(segment.window, by).is_some())
+    };
     // A client got its answer, and no more.
     let is_of_client = |segment: &Segment, until: Time| {
         let client = ended_by(analysis, thread, segment).map(|(client, _)| client);
@@ -137,16 +137,13 @@ fn last_wait(
     let first_asked = OnceCell::new();
     let first_asked = || {
         let all = Window::new(segments[0].window.start, wait.window.start);
-        let ask = || woken(all, by?).find(|wake| !analysis.stacks.closes(wakings.stack[*wake]));
-        *first_asked.get_or_init(|| ask().map(|wake| wakings.time[wake]))
+        *first_asked.get_or_init(|| asks(all, by?).map(|wake| wakings.time[wake]))
     };
     // By a timer of its own, and not for the first time: the event may answer what it had asked before.
     let asked_again = |at: usize| {
         let before = segments[..at].iter().rev().find(|segment| is_sleep(segment));
-        before.is_some_and(|sleep| {
-            timed_out(analysis, sleep)
-                && first_asked().is_some_and(|first| first < sleep.window.start)
-        })
+        let asked_before = |time: Time| first_asked().is_some_and(|first| first < time);
+        before.is_some_and(|sleep| timed_out(analysis, sleep) && asked_before(sleep.window.start))
     };
     let (mut first, mut busy_ns, mut next) = (last, 0u64, wait.window.start);
     let mut depends = None;

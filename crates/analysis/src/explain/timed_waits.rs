@@ -74,10 +74,12 @@ fn later_sleep(
         may_repeat(analysis, sleep)
             && analysis.stacks.is_same_caller(stack, sleep.wait_stack(analysis.trace))
     };
-    // A look at a lock may itself take locks, or read from a disk; a handler may do anything.
+    // A look at a lock may itself take locks, or read from a disk, and a handler may do anything; what comes
+    // long after is neither.
+    let is_soon = |other: &Segment| other.window.start.since(segment.window.end) <= LONGEST_LOOK_NS;
     let is_look = |other: &Segment| match other.state {
         State::Ran | State::Runnable { .. } => true,
-        State::Sleeping(_) => (is_lock || is_interrupted) && !is_wait(other),
+        State::Sleeping(_) => (is_lock || is_interrupted) && is_soon(other) && !is_wait(other),
         State::Unknown => false,
     };
     let later = after.iter().rposition(|other| !is_look(other))?;
