@@ -284,11 +284,11 @@ fn regression_the_event_before_one_from_outside_may_have_led_to_it() {
     );
 }
 
-/// A loop asks "worker" a hundred thousand times, and each time waits in two parts, the first of which
+/// A loop asks "worker" three hundred thousand times, and each time waits in two parts, the first of which
 /// "ticker" ends.
 #[test]
 fn a_loop_may_have_any_number_of_waits_that_each_depend_on_the_one_before() {
-    const TURNS: u64 = 100_000;
+    const TURNS: u64 = 300_000;
     const TURN: u64 = 50;
     let mut office = Office::new();
     let Office { client, broker, worker, ticker, poll, write, .. } = office;

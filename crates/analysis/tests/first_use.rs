@@ -7,8 +7,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 use unhitch_analysis::explain::explain;
-use unhitch_analysis::table::{Name, PivotQuestion, Query, Selection, Stored, Table, Words};
-use unhitch_analysis::{Analysis, Cancel, Rules};
+use unhitch_analysis::table::{Name, Query, Table, Words};
+use unhitch_analysis::{Analysis, Rules};
 use unhitch_model::{StackId, TaskState, ThreadId, Trace, WakeFlags};
 
 const MS: u64 = 1_000;
@@ -82,20 +82,5 @@ fn regression_equal_stacks_are_found_while_many_threads_fill_a_table() {
         let filter = Some("wait stack ~ work_7");
         let query = Query::new(Name::Waits, Words { filter, ..Words::default() }).expect("a query");
         Table::new(analysis, &query, analysis.timeline.window(), usize::MAX);
-    });
-}
-
-/// The page asks for one column of a table several times at once.
-#[test]
-fn a_column_is_computed_while_many_threads_ask_for_it() {
-    on_four_threads(5, 240, |analysis, _| {
-        let table = Stored::new(analysis, Name::Waits, analysis.timeline.window());
-        let by = Some("wait stack");
-        let query = Query::new(Name::Waits, Words { by, ..Words::default() }).expect("a query");
-        (0..64).into_par_iter().with_max_len(1).for_each(|_| {
-            let (selection, page) = (Selection::default(), (0, 10));
-            let question = PivotQuestion { query: &query, opened: &[], path: &[], selection, page };
-            table.level(question, &Cancel::never()).expect("an answer");
-        });
     });
 }

@@ -27,9 +27,9 @@ fn recorded(scene: &mut Scene, frames: &[&str]) -> StackId {
             _ => ModuleKind::File,
         };
         let path = trace.strings.intern(&match kind {
-            ModuleKind::File => format!("/usr/lib/{file}"),
-            // One of the interpreter's own library is given with its folder.
-            ModuleKind::Script => format!("/usr/{file}"),
+            // What comes with the interpreter is given with its folder.
+            ModuleKind::File if !file.contains('/') => format!("/usr/lib/{file}"),
+            ModuleKind::File | ModuleKind::Script => format!("/usr/{file}"),
             _ => file.to_owned(),
         });
         let module = trace.modules.intern(Module { path, kind, build_id: Vec::new() });
@@ -307,6 +307,23 @@ fn regression_what_a_library_without_names_called_is_named_and_not_the_kernels_f
         "libc.so.6!start_thread",
     ];
     assert_eq!(wait(&[&POLL, &resolve]).2, "getaddrinfo");
+}
+
+/// A program of one function, which its compiler inlined into `main`.
+#[test]
+fn regression_what_was_inlined_into_the_code_that_starts_a_program_is_named() {
+    let mut scene = Scene::default();
+    let stack = recorded(&mut scene, &[&FUTEX[..], &["libc.so.6!syscall", "ledger!main"]].concat());
+    let [main, ..] = scene.trace.stacks.user_frames(stack)[1..] else { panic!("two frames") };
+    let symbols = ["update_ledger", "main"].map(|name| {
+        let function = scene.trace.strings.intern(name);
+        Symbol { function, file: NameId::EMPTY, line: 0 }
+    });
+    scene.trace.symbols.set(main, &symbols);
+    let trace = scene.finish(1, 1000);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    assert_eq!(text::own_function(&analysis, stack), "update_ledger");
+    assert!(text::stack_text(&analysis, stack).starts_with("update_ledger → "));
 }
 
 /// GTK 3.24, by Python: its loop without anything to do.

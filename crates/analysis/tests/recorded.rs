@@ -8,7 +8,13 @@ use std::collections::BTreeSet;
 const STACKS: &str = include_str!("stacks.txt");
 
 /// Waits that were read in the sources of a program and never recorded.
-const FROM_SOURCES: [&str; 0] = [];
+const FROM_SOURCES: [&str; 5] = [
+    "heavyweight lock of PostgreSQL",
+    "lock of MongoDB",
+    "monitor of .NET",
+    "row lock of MariaDB",
+    "the interpreter lock GVL",
+];
 
 /// The words of one file of rules.
 fn words_of(rules: &str) -> BTreeSet<&str> {
@@ -18,14 +24,20 @@ fn words_of(rules: &str) -> BTreeSet<&str> {
 
 #[test]
 fn recorded_waits_are_told_in_their_words() {
+    let mut wrong = Vec::new();
     for line in STACKS.lines() {
         let [words, function, frames] = line.split('\t').collect::<Vec<_>>()[..] else {
             panic!("three columns: {line}");
         };
         let frames: Vec<&str> = frames.split(';').collect();
         let (_, told, named) = wait(&[&frames]);
-        assert_eq!((told.as_str(), named.as_str()), (words, function), "{frames:?}");
+        // Code without a name is told by its address, which is not recorded here.
+        let is_same = named == function || function.contains("+0x") && named.contains("+0x");
+        if told != words || !is_same {
+            wrong.push(format!("{told}, in {named}: {line}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use crate::scene::Scene;
 use TaskState::{Runnable, Sleeping, Stopped};
 use unhitch_analysis::answer::text_for;
+use unhitch_analysis::explain::explain;
 use unhitch_analysis::patterns::Pattern;
-use unhitch_analysis::{Analysis, Query, Rules, Stall, diagnose};
+use unhitch_analysis::{Analysis, Explanation, Query, Rules, Stall, diagnose};
 use unhitch_model::*;
 
 const MS: u64 = 1_000;
@@ -469,12 +470,14 @@ fn a_wait_that_losses_cut_is_one() {
             Loss { cpu: 3, window: Window::new(start, start.plus(1_000)), events: 1 }
         })
         .collect();
-    let (stall, text) = present(&trace, shell);
-    assert_eq!(
-        (stall.finding.pattern, stall.finding.culprit),
-        (Pattern::CpuBound, Some(perl)),
-        "{text}"
-    );
-    let hops = &stall.explanation.hops;
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let window = Window::new(Time::from_nanos(100_000_000), analysis.timeline.window().end);
+    let Explanation { pieces, hops, .. } = explain(&analysis, shell, window);
     assert!(hops.iter().all(|hop| hop.by == perl && !hop.is_timed()), "{hops:?}");
+    let of_perl = pieces.iter().filter(|piece| piece.thread == perl);
+    let ns: u64 = of_perl.map(|piece| piece.window.duration_ns()).sum();
+    assert_eq!(ns, window.duration_ns() - LOSSES * 1_000);
+    let (stall, text) = present(&trace, shell);
+    let finding = &stall.finding;
+    assert_eq!((finding.pattern, finding.culprit), (Pattern::CpuBound, Some(perl)), "{text}");
 }

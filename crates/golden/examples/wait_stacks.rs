@@ -67,16 +67,13 @@ fn user_frame(trace: &Trace, frame: FrameId) -> Vec<String> {
         return trace.frame_names(frame);
     }
     let file = |symbol: &unhitch_model::Symbol| match module.kind {
-        // The interpreter's own library is known by its folder.
-        ModuleKind::Script => {
-            let file = trace.name(symbol.file);
-            match file.strip_prefix("/usr/") {
-                Some(library) => library.to_owned(),
-                None => ModuleKind::Script.file_name(file).to_owned(),
-            }
+        ModuleKind::Anonymous { .. } | ModuleKind::Jit { .. } => String::new(),
+        kind => {
+            let path = if kind == ModuleKind::Script { trace.name(symbol.file) } else { path };
+            // What comes with the interpreter is known by its folder.
+            let library = path.find("/lib/python3").map(|at| &path[at + 1..]);
+            library.unwrap_or_else(|| kind.file_name(path)).to_owned()
         }
-        ModuleKind::Anonymous { .. } => String::new(),
-        kind => kind.file_name(path).to_owned(),
     };
     symbols
         .iter()

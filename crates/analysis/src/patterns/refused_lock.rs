@@ -6,11 +6,12 @@ use super::behind::behind;
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
+use crate::facts::Refusal;
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, count, plural, sentence};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{StackId, ThreadId, Window};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (analysis, window) = (case.analysis, case.explanation.window);
@@ -19,11 +20,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     };
     let (sleeper, ns) = case.most_of(|piece, _| is_sleep(piece))?;
     let refused = analysis.refusals().inside(sleeper, window);
-    let mut holders: FxHashMap<ThreadId, u64> = FxHashMap::default();
-    for holder in refused.iter().filter_map(|refusal| refusal.holder) {
-        *holders.entry(holder).or_default() += 1;
-    }
-    let (holder, times) = holders.into_iter().max_by_key(|(who, n)| (*n, Reverse(*who)))?;
+    let (holder, times) = main_holder(refused)?;
     if !case.is_most(ns) || analysis.trace.threads.process_of(sleeper).leader == holder {
         return None;
     }
@@ -33,12 +30,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let longest = sleeps.iter().max_by_key(|piece| piece.window.duration_ns())?;
     let stack = longest.segment.wait_stack(analysis.trace);
     let asked = refused.len() as u64;
-    let file = refused.iter().find(|refusal| refusal.holder == Some(holder))?.file.as_str();
-    let wanted = match (analysis.stacks.words(stack), file) {
-        (Some(words), _) => words.to_owned(),
-        (None, "") => "lock on a file".to_owned(),
-        (None, file) => format!("lock on the file {}", analysis.trace.shown(file.to_owned())),
-    };
+    let wanted = wanted(case, stack, refused, holder);
     let mut sentences = if sleeper == case.candidate.victim { Vec::new() } else { case.waits() };
     let sleep_count = sleeps.iter().map(|piece| u64::from(piece.count())).sum();
     sentences.push(case.slept(sleeper, sleep_count, ns, &longest.segment));
@@ -52,34 +44,14 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         },
         case.name(holder)
     ));
-    let first = sleeps.first().map_or(window.start, |first| first.window.start);
-    let last = sleeps.last().map_or(window.end, |last| last.window.end);
-    let behind = behind(case, holder, Window::new(first, last));
-    // It may have slept, too.
-    let computing = case.computing(holder, &[window]);
-    let what_kept = match &behind {
-        Some(behind) => {
-            sentences.push(sentence!("What kept {}, which had it:", case.name(holder)));
-            sentences.extend(behind.sentences.iter().cloned());
-            sentence!("; what kept that one: {}", behind.cause.clone())
-        }
-        None => {
-            sentences.extend((computing.samples > 0).then_some(computing.sentence));
-            match computing.place.is_empty() {
-                true => Sentence::from("."),
-                false => sentence!("; that was{}.", computing.place),
-            }
-        }
-    };
     let cause = sentence!(
-        "a long lock hold: {} had the {}, for which {} polled{}",
+        "a long lock hold: {} had the {}, for which {} polled",
         case.name(holder),
         wanted.as_str(),
         match sleeper == case.candidate.victim {
             true => Sentence::from("it"),
             false => case.name(sleeper).into(),
-        },
-        what_kept
+        }
     );
     let is_seen = times == asked && asked + 1 >= sleep_count;
     let evidence_words = match is_seen {
@@ -88,10 +60,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     };
     let finding = Finding {
         culprit: Some(holder),
-        function: match computing.function.is_empty() {
-            true => own_function(analysis, stack),
-            false => computing.function,
-        },
+        function: own_function(analysis, stack),
         sentences,
         advice: "Block on the lock instead of polling for it: a waiter that sleeps is woken when \
                  the lock is free."
@@ -100,17 +69,63 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         evidence_words: Sentence::from(evidence_words),
         ..case.finding(Pattern::LongHold, cause)
     };
-    Some(match behind {
-        Some(behind) => Finding {
-            culprit: behind.culprit,
-            function: behind.function,
-            evidence: finding.evidence.max(behind.evidence),
-            evidence_words: match behind.evidence {
-                Evidence::Direct => finding.evidence_words,
-                _ => behind.evidence_words,
-            },
-            ..finding
-        },
-        None => finding,
+    let (first, last) = (sleeps.first()?.window.start, sleeps.last()?.window.end);
+    Some(match behind(case, holder, Window::new(first, last)) {
+        Some(behind) => kept_by(case, finding, holder, behind),
+        None => doing(case, finding, holder),
     })
+}
+
+/// The process because of which the lock was refused most often, and how often.
+fn main_holder(refused: &[Refusal]) -> Option<(ThreadId, u64)> {
+    let mut holders: FxHashMap<ThreadId, u64> = FxHashMap::default();
+    for holder in refused.iter().filter_map(|refusal| refusal.holder) {
+        *holders.entry(holder).or_default() += 1;
+    }
+    holders.into_iter().max_by_key(|(who, times)| (*times, Reverse(*who)))
+}
+
+/// What the lock is called.
+fn wanted(case: &Case<'_>, stack: StackId, refused: &[Refusal], holder: ThreadId) -> String {
+    let refusal = refused.iter().find(|refusal| refusal.holder == Some(holder));
+    let file = refusal.map(|refusal| refusal.file.as_str()).unwrap_or_default();
+    match (case.analysis.stacks.words(stack), file) {
+        (Some(words), _) => words.to_owned(),
+        (None, "") => "lock on a file".to_owned(),
+        (None, file) => {
+            format!("lock on the file {}", case.analysis.trace.shown(file.to_owned()))
+        }
+    }
+}
+
+/// The finding with what the holder did meanwhile.
+fn doing(case: &Case<'_>, mut finding: Finding, holder: ThreadId) -> Finding {
+    let computing = case.computing(holder, &[case.explanation.window]);
+    // It may have slept, too.
+    finding.sentences.extend((computing.samples > 0).then_some(computing.sentence));
+    finding.cause = match computing.place.is_empty() {
+        true => sentence!("{}.", finding.cause),
+        false => sentence!("{}; that was{}.", finding.cause, computing.place),
+    };
+    if !computing.function.is_empty() {
+        finding.function = computing.function;
+    }
+    finding
+}
+
+/// The finding with what kept the holder.
+fn kept_by(case: &Case<'_>, mut finding: Finding, holder: ThreadId, behind: Finding) -> Finding {
+    finding.sentences.push(sentence!("What kept {}, which had it:", case.name(holder)));
+    finding.sentences.extend(behind.sentences);
+    Finding {
+        culprit: behind.culprit,
+        function: behind.function,
+        cause: sentence!("{}; what kept that one: {}", finding.cause, behind.cause),
+        evidence: finding.evidence.max(behind.evidence),
+        evidence_words: match behind.evidence {
+            Evidence::Direct => finding.evidence_words,
+            _ => behind.evidence_words,
+        },
+        ..finding
+    }
 }

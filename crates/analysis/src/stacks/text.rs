@@ -27,12 +27,23 @@ pub fn stack_functions(analysis: &Analysis<'_>, stack: StackId) -> Vec<String> {
 fn functions_of(analysis: &Analysis<'_>, frames: &[FrameId]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for &frame in frames.iter().rev() {
-        // The function that holds the code, not those inlined into it: one name per frame, and
-        // one that an engineer can look up.
-        names.extend(analysis.trace.frame_names(frame).pop().filter(|name| !is_scaffold(name)));
+        names.extend(function_of(analysis, frame));
     }
     names.dedup();
     names
+}
+
+/// The function of a frame: the one that holds the code, not those inlined into it, so that there is one
+/// name per frame, and one that an engineer can look up. Of code that only starts a program (`main`), the
+/// outermost function that was inlined into it, if there is one.
+fn function_of(analysis: &Analysis<'_>, frame: FrameId) -> Option<String> {
+    analysis.trace.frame_names(frame).into_iter().rev().find(|name| !is_scaffold(name))
+}
+
+/// The same; nothing for code without a name.
+fn named_function_of<'t>(analysis: &Analysis<'t>, frame: FrameId) -> Option<&'t str> {
+    let symbols = analysis.trace.symbols.get(frame).iter().rev();
+    symbols.map(|symbol| analysis.trace.name(symbol.function)).find(|name| !is_scaffold(name))
 }
 
 /// The same on one line: `a → b → … → y → z`. A long stack is reduced to the innermost functions of
@@ -112,15 +123,14 @@ pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
         analysis.stacks.class(stack) == WaitClass::Lock || analysis.stacks.is_unlock(stack);
     let deepest_of = |layer: Layer| {
         user.iter().filter(|frame| analysis.stacks.layer(**frame) == layer).find_map(|&frame| {
-            let symbol = analysis.trace.symbols.get(frame).last()?;
-            let name = analysis.trace.name(symbol.function);
+            let name = named_function_of(analysis, frame)?;
             let is_primitive = match layer {
                 // What a script calls `keep_lock` is no lock, but the program's use of one.
                 _ if is_script(analysis, frame) => false,
                 Layer::Program => is_own_primitive(name) || takes_lock && is_about_lock(name),
                 _ => is_primitive(name),
             };
-            (!is_primitive && !is_scaffold(name)).then(|| name.to_owned())
+            (!is_primitive).then(|| name.to_owned())
         })
     };
     let own = deepest_of(Layer::Program).or_else(|| deepest_of(Layer::Runtime));
@@ -135,9 +145,7 @@ pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
         let all = analysis.trace.stacks.user_frames(stack).iter();
         let mut own = all.filter(|frame| analysis.stacks.layer(**frame) != Layer::System);
         own.find_map(|&frame| {
-            let symbol = analysis.trace.symbols.get(frame).last()?;
-            let name = analysis.trace.name(symbol.function);
-            (!is_primitive(name) && !is_scaffold(name)).then(|| name.to_owned())
+            named_function_of(analysis, frame).filter(|name| !is_primitive(name)).map(str::to_owned)
         })
     };
     own.or_else(|| called_in_library(analysis, user))
@@ -163,12 +171,8 @@ pub fn idle_function(analysis: &Analysis<'_>, stack: StackId) -> String {
 fn called_in_library(analysis: &Analysis<'_>, frames: &[FrameId]) -> Option<String> {
     let in_library =
         frames.iter().take_while(|frame| analysis.stacks.layer(**frame) == Layer::System);
-    let names = in_library.filter_map(|&frame| analysis.trace.symbols.get(frame).last());
-    names
-        .map(|symbol| analysis.trace.name(symbol.function))
-        .filter(|name| !is_primitive(name) && !is_scaffold(name))
-        .last()
-        .map(str::to_owned)
+    let names = in_library.filter_map(|&frame| named_function_of(analysis, frame));
+    names.filter(|name| !is_primitive(name)).last().map(str::to_owned)
 }
 
 /// The deepest function of a stack, the kernel's included, that does more than implement a lock, a
@@ -178,9 +182,7 @@ pub fn deepest_function(analysis: &Analysis<'_>, stack: StackId) -> Option<Strin
         analysis.trace.stacks.frames_of(stack).iter().skip(analysis.stacks.noise_len(stack));
     let code =
         frames.filter(|frame| !is_cut(analysis, **frame) && !analysis.stacks.is_tracer(**frame));
-    // The function that holds the code, not those inlined into it.
-    code.filter_map(|&frame| analysis.trace.frame_names(frame).pop())
-        .find(|name| !is_primitive(name) && !is_scaffold(name))
+    code.filter_map(|&frame| function_of(analysis, frame)).find(|name| !is_primitive(name))
 }
 
 /// True for the frame that stands for the cut end of a stack; it is no code.
