@@ -56,12 +56,12 @@ fn regression_a_signal_releases_no_lock() {
     assert!(text.contains("when killer 900 interrupted it by a signal"), "{text}");
 }
 
-/// A garbage collector stops all threads by a signal, and lets them go on.
-#[test]
-fn regression_a_wait_that_a_signal_only_interrupted_is_one_wait() {
+/// "holder" computes, stops the event loop by a signal now and then, as a garbage collector does, and lets it
+/// go on: the wait for a lock of the event loop is over by its unlock, or during the last of the signals.
+fn waits_and_is_stopped(unlocks: bool) -> (Trace, ThreadId) {
     let mut holder = IDLE;
     let trace = asleep(&LOCK, |scene, ui| {
-        holder = scene.thread(280, 280, "holder");
+        holder = scene.thread(100, 280, "holder");
         let kill = ["main", "stop_all", "|", "__x64_sys_kill", "complete_signal", "try_to_wake_up"];
         let kill = scene.stack(&kill);
         let stopped = ["main", "update", "on_stop", "sigsuspend", "|", "sigsuspend", "schedule"];
@@ -82,13 +82,23 @@ fn regression_a_wait_that_a_signal_only_interrupted_is_one_wait() {
             scene.switch((round + 9) * MS + 9, 0, IDLE, Runnable, ui, NONE);
             scene.switch((round + 9) * MS + 50, 0, ui, Sleeping, IDLE, lock);
         }
-        scene.wake(1_100 * MS, 1, holder, ui, WakeFlags::default(), unlock);
+        let last = if unlocks { unlock } else { kill };
+        scene.wake(1_100 * MS, 1, holder, ui, WakeFlags::default(), last);
         scene.switch(1_101 * MS, 1, holder, Sleeping, IDLE, lock);
     });
-    let (stall, text) = judged(&trace);
-    let finding = &stall.finding;
-    assert_eq!((finding.pattern, finding.culprit), (Pattern::LongHold, Some(holder)), "{text}");
-    assert_eq!(finding.function, "reorganise", "{text}");
+    (trace, holder)
+}
+
+#[test]
+fn regression_a_wait_that_signals_only_interrupt_is_for_who_has_the_lock() {
+    for unlocks in [true, false] {
+        let (trace, holder) = waits_and_is_stopped(unlocks);
+        let (stall, text) = judged(&trace);
+        let finding = &stall.finding;
+        assert_eq!((finding.pattern, finding.culprit), (Pattern::LongHold, Some(holder)), "{text}");
+        assert_eq!(finding.function, "reorganise", "{text}");
+        assert_eq!(finding.evidence, Evidence::Inferred, "{text}");
+    }
 }
 
 #[test]

@@ -232,6 +232,38 @@ fn regression_who_polls_for_the_end_of_a_process_waits_for_it() {
     }
 }
 
+/// The same, where its child waits for "server", which computes.
+#[test]
+fn regression_what_kept_a_process_whose_end_is_polled_for_is_followed() {
+    let mut scene = Scene::default();
+    let [editor, child, server] = [(100, "editor"), (200, "fetch"), (300, "server")]
+        .map(|(pid, name)| scene.thread(pid, pid, name));
+    let [sleep, timer, read, write, busy] =
+        [&SLEEP[..], &TIMER, &READ, &WRITE, &["main", "render"]].map(|names| scene.stack(names));
+    scene.switch(90 * MS, 0, IDLE, Runnable, editor, NONE);
+    scene.switch(102 * MS, 1, IDLE, Runnable, child, NONE);
+    scene.switch(103 * MS, 1, child, Sleeping, IDLE, read);
+    scene.switch(104 * MS, 2, IDLE, Runnable, server, NONE);
+    (105..1_094).for_each(|ms| _ = scene.sample(ms * MS, 2, server, busy));
+    scene.wake(1_094 * MS, 2, server, child, WakeFlags::default(), write);
+    scene.switch(1_094 * MS + 9, 1, IDLE, Runnable, child, NONE);
+    scene.switch(1_095 * MS, 1, child, Dead, IDLE, NONE);
+    for round in 10..110 {
+        scene.switch(round * 10 * MS, 0, editor, Sleeping, IDLE, sleep);
+        scene.wake(round * 10 * MS + 9_900, 0, IDLE, editor, WakeFlags::HARDIRQ, timer);
+        scene.switch(round * 10 * MS + 9_950, 0, IDLE, Runnable, editor, NONE);
+    }
+    scene.switch(1_112 * MS, 0, editor, Dead, IDLE, NONE);
+    let mut trace = scene.finish(3, 1_200 * MS);
+    process(&mut trace, child).parent_pid = Some(100);
+    trace.threads.get_mut(child).unwrap().end = Some(Time::from_nanos(1_095_000_000));
+    let (stall, text) = asked(&trace, editor);
+    let finding = &stall.finding;
+    assert_eq!((finding.culprit, &*finding.function), (Some(server), "render"), "{text}");
+    let cause = "fetch 200 had not ended, for which it polled; what kept that one: the computation of server 300";
+    assert!(text.contains(cause), "{text}");
+}
+
 /// A hundred thousand processes that each start the next, the last of which writes what "reader" waits for.
 #[test]
 fn whoever_started_whom_is_followed_through_any_number_of_processes() {

@@ -2,10 +2,14 @@
 //! another thread of its process has stopped running.
 //!
 //! *Why by who ran:* the Java threads that have stopped for a safepoint sleep, and so does the VM
-//! thread between two looks. What keeps them waiting is the thread that still runs; it wakes nobody.
+//! thread between two looks. What keeps them waiting is the thread that still runs; it wakes nobody. Nor
+//! does who has a lock, and stops all threads by a signal again and again to collect garbage: they wait
+//! for the lock anew each time.
 
-use crate::Analysis;
+use super::owners::signalled_by;
+use super::wait_class::class_of;
 use crate::timeline::{Segment, State};
+use crate::{Analysis, WaitClass};
 use unhitch_model::{ThreadId, Window};
 
 /// How soon a thread stops after the wait that it prolonged, nanoseconds: the one that looks may see
@@ -20,8 +24,11 @@ pub(super) fn runner_of(
     thread: ThreadId,
     sleep: &Segment,
 ) -> Option<ThreadId> {
-    let is_sleep = sleep.is_sleep();
-    if !is_sleep || !analysis.stacks.holder_runs(sleep.wait_stack(analysis.trace)) {
+    if let Some(sender) = interrupted_by(analysis, thread, sleep) {
+        let active_ns = active_ns(analysis, sender, sleep.window);
+        return (active_ns.saturating_mul(2) >= sleep.window.duration_ns()).then_some(sender);
+    }
+    if !sleep.is_sleep() || !analysis.stacks.holder_runs(sleep.wait_stack(analysis.trace)) {
         return None;
     }
     let process = analysis.trace.threads.get(thread).process;
@@ -31,6 +38,14 @@ pub(super) fn runner_of(
         .filter(|(ns, _)| ns.saturating_mul(2) >= sleep.window.duration_ns())
         .max_by_key(|&(ns, other)| (stops_at(analysis, other, sleep.window), ns, other))
         .map(|(_, other)| other)
+}
+
+/// The other thread of the same process that interrupted a wait for a lock by a signal.
+fn interrupted_by(analysis: &Analysis<'_>, thread: ThreadId, sleep: &Segment) -> Option<ThreadId> {
+    let process = |thread: ThreadId| analysis.trace.threads.get(thread).process;
+    let sender = signalled_by(analysis, sleep)?;
+    let is_own = sender != thread && process(sender) == process(thread);
+    (is_own && class_of(analysis, sleep) == WaitClass::Lock).then_some(sender)
 }
 
 /// How long a thread ran, or was ready to.

@@ -2,20 +2,57 @@
 //! for which the victim polls may itself wait for another process.
 
 use super::case::Case;
-use super::finding::Finding;
+use super::finding::{Evidence, Finding};
 use super::{Detector, cpu_bound, long_hold, stopped, timer_sleep};
 use crate::WaitClass;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::{Hop, explain, partition};
+use crate::wording::sentence::{Sentence, sentence};
 use unhitch_model::{ThreadId, Window};
 
 /// How it may have been kept. *Why not by what else is polled for*: two may poll for what each other has.
 const DETECTORS: [Detector; 4] =
     [stopped::detect, long_hold::detect, cpu_bound::detect, timer_sleep::detect];
 
+/// The finding, which blames `thread` and whose cause has no full stop yet, with what `thread` did in
+/// `window`: the process that kept it is to blame, after `intro`, or else it computed, or neither is known.
+pub(super) fn with_what_kept(
+    case: &Case<'_>,
+    mut finding: Finding,
+    (thread, window): (ThreadId, Window),
+    intro: Sentence,
+) -> Finding {
+    let Some(behind) = behind(case, thread, window) else {
+        let computing = case.computing(thread, &[window]);
+        // It may have slept, too.
+        finding.sentences.extend((computing.samples > 0).then_some(computing.sentence));
+        finding.cause = match computing.place.is_empty() {
+            true => sentence!("{}.", finding.cause),
+            false => sentence!("{}; that was{}.", finding.cause, computing.place),
+        };
+        if !computing.function.is_empty() {
+            finding.function = computing.function;
+        }
+        return finding;
+    };
+    finding.sentences.push(intro);
+    finding.sentences.extend(behind.sentences);
+    Finding {
+        culprit: behind.culprit,
+        function: behind.function,
+        cause: sentence!("{}; what kept that one: {}", finding.cause, behind.cause),
+        evidence: finding.evidence.max(behind.evidence),
+        evidence_words: match behind.evidence {
+            Evidence::Direct => finding.evidence_words,
+            _ => behind.evidence_words,
+        },
+        ..finding
+    }
+}
+
 /// What kept `thread` in `window`, if it waited for most of it, not for its client's next command or the
 /// like, and another process is to blame. `It` in the sentences is `thread`.
-pub(super) fn behind(case: &Case<'_>, thread: ThreadId, window: Window) -> Option<Finding> {
+fn behind(case: &Case<'_>, thread: ThreadId, window: Window) -> Option<Finding> {
     let analysis = case.analysis;
     let explanation = explain(analysis, thread, window);
     let candidate = Candidate {

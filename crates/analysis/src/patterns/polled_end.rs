@@ -6,6 +6,7 @@
 //! the same name, as the sessions of a server of PostgreSQL are, or another one of that name, as commands
 //! are that keep each other out by a lock file.
 
+use super::behind::with_what_kept;
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
@@ -48,26 +49,18 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         how,
         duration(life.duration_ns())
     ));
-    // It may have slept, too.
-    let computing = case.computing(ended, &[life]);
-    sentences.extend((computing.samples > 0).then_some(computing.sentence));
-    let polls = own_function(case.analysis, longest.segment.wait_stack(case.analysis.trace));
-    let cause = sentence!(
-        "{} had not ended, for which it polled{}.",
-        case.name(ended),
-        match computing.place.is_empty() {
-            true => Sentence::default(),
-            false => sentence!("; that was{}", computing.place),
-        }
-    );
-    Some(Finding {
+    // A full stop follows, or what kept it.
+    let cause = sentence!("{} had not ended, for which it polled", case.name(ended));
+    let finding = Finding {
         culprit: Some(ended),
-        function: if computing.function.is_empty() { polls } else { computing.function },
+        function: own_function(case.analysis, longest.segment.wait_stack(case.analysis.trace)),
         sentences,
         evidence: Evidence::Inferred,
         evidence_words: Sentence::from("what it looks for when it wakes is not recorded"),
         ..case.finding(Pattern::TimerSleep, cause)
-    })
+    };
+    let intro = sentence!("What kept {}:", case.name(ended));
+    Some(with_what_kept(case, finding, (ended, life), intro))
 }
 
 /// The only process that the sleeper's one started, and that ended in the last of these sleeps.

@@ -2,7 +2,7 @@
 //! has it, and sleeps again, until it gets it. Whoever lets the lock go wakes nobody; but the recorder
 //! notes each refusal, with the process that had the lock.
 
-use super::behind::behind;
+use super::behind::with_what_kept;
 use super::case::Case;
 use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
@@ -44,6 +44,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         },
         case.name(holder)
     ));
+    // A full stop follows, or what kept the holder.
     let cause = sentence!(
         "a long lock hold: {} had the {}, for which {} polled",
         case.name(holder),
@@ -69,11 +70,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         evidence_words: Sentence::from(evidence_words),
         ..case.finding(Pattern::LongHold, cause)
     };
-    let (first, last) = (sleeps.first()?.window.start, sleeps.last()?.window.end);
-    Some(match behind(case, holder, Window::new(first, last)) {
-        Some(behind) => kept_by(case, finding, holder, behind),
-        None => doing(case, finding, holder),
-    })
+    let slept = Window::new(sleeps.first()?.window.start, sleeps.last()?.window.end);
+    let intro = sentence!("What kept {}, which had it:", case.name(holder));
+    Some(with_what_kept(case, finding, (holder, slept), intro))
 }
 
 /// The process because of which the lock was refused most often, and how often.
@@ -95,37 +94,5 @@ fn wanted(case: &Case<'_>, stack: StackId, refused: &[Refusal], holder: ThreadId
         (None, file) => {
             format!("lock on the file {}", case.analysis.trace.shown(file.to_owned()))
         }
-    }
-}
-
-/// The finding with what the holder did meanwhile.
-fn doing(case: &Case<'_>, mut finding: Finding, holder: ThreadId) -> Finding {
-    let computing = case.computing(holder, &[case.explanation.window]);
-    // It may have slept, too.
-    finding.sentences.extend((computing.samples > 0).then_some(computing.sentence));
-    finding.cause = match computing.place.is_empty() {
-        true => sentence!("{}.", finding.cause),
-        false => sentence!("{}; that was{}.", finding.cause, computing.place),
-    };
-    if !computing.function.is_empty() {
-        finding.function = computing.function;
-    }
-    finding
-}
-
-/// The finding with what kept the holder.
-fn kept_by(case: &Case<'_>, mut finding: Finding, holder: ThreadId, behind: Finding) -> Finding {
-    finding.sentences.push(sentence!("What kept {}, which had it:", case.name(holder)));
-    finding.sentences.extend(behind.sentences);
-    Finding {
-        culprit: behind.culprit,
-        function: behind.function,
-        cause: sentence!("{}; what kept that one: {}", finding.cause, behind.cause),
-        evidence: finding.evidence.max(behind.evidence),
-        evidence_words: match behind.evidence {
-            Evidence::Direct => finding.evidence_words,
-            _ => behind.evidence_words,
-        },
-        ..finding
     }
 }
