@@ -96,7 +96,7 @@ impl Files for RemoteFiles {
         })
     }
 
-    /// Nobody but root can truncate such a file, and then only this trace's names are lost. The
+    /// Nobody but root can truncate such a file, and then another process names the trace. The
     /// recorder opens nothing on file systems that others could control.
     fn may_map(&self, file: &File) -> bool {
         const GROUP_OR_OTHERS_WRITE: u32 = 0o022;

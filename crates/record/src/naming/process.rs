@@ -25,6 +25,7 @@ use unhitch_symbols::{UnwindRules, Wanted};
 const NAMING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often the stop flag is checked, in milliseconds.
 const STOP_CHECK_INTERVAL_MS: i32 = 50;
+const INVALID_ANSWER: &str = "the process that looks up function names sent an invalid answer";
 /// Maximum length of an answer in bytes.
 const MAX_ANSWER_LEN: usize = 128 << 20;
 
@@ -39,6 +40,19 @@ pub struct NamingProcess {
 struct Running {
     child: Child,
     channel: Channel,
+}
+
+/// Why there is no answer.
+struct Failure {
+    words: String,
+    /// The process has ended, or its end of the channel is closed: another one may answer.
+    died: bool,
+}
+
+impl From<String> for Failure {
+    fn from(words: String) -> Self {
+        Self { words, died: false }
+    }
 }
 
 impl NamingProcess {
@@ -73,7 +87,7 @@ impl NamingProcess {
         programs: &Arc<Programs>,
         request: &Message,
         stop: &AtomicBool,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, Failure> {
         let mut session = Session {
             opener: Opener::new(Arc::clone(programs)),
             answer: Vec::new(),
@@ -109,17 +123,22 @@ impl Namer for NamingProcess {
     }
 
     fn names(&mut self, trace: &Unnamed<'_>, stop: &AtomicBool) -> Result<SymbolFile, String> {
-        let answer = trace
-            .file
-            .try_clone()
-            .map_err(|error| error.to_string())
-            .and_then(|file| self.ask(trace.programs, &Message::Trace(file), stop));
-        if answer.is_err() {
-            self.end();
-        }
-        serde_json::from_slice(&answer?).map_err(|_| {
-            "the process that looks up function names sent an invalid answer".to_owned()
-        })
+        let mut ask = || {
+            let file = trace.file.try_clone().map_err(|error| error.to_string())?;
+            let answer = self.ask(trace.programs, &Message::Trace(file), stop);
+            if answer.is_err() {
+                self.end();
+            }
+            answer
+        };
+        // It dies where root truncates a file that it has mapped, as linkers do. Another one maps it as it is
+        // then.
+        let answer = match ask() {
+            Err(Failure { died: true, .. }) => ask(),
+            answer => answer,
+        };
+        let answer = answer.map_err(|failure| failure.words);
+        serde_json::from_slice(&answer?).map_err(|_| INVALID_ANSWER.to_owned())
     }
 
     fn rule_reader(&self) -> Box<dyn RuleReader> {
@@ -162,13 +181,14 @@ struct Session<'a> {
 impl Session<'_> {
     /// Serves the process until it is ready or has named a trace. Returns true if it can name
     /// another.
-    fn serve(&mut self, running: &mut Running) -> Result<bool, String> {
+    fn serve(&mut self, running: &mut Running) -> Result<bool, Failure> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
-                return Err("the recorder was stopped".to_owned());
+                return Err("the recorder was stopped".to_owned().into());
             }
             if Instant::now() > self.until {
-                return Err("the process that looks up function names took too long".to_owned());
+                let words = "the process that looks up function names took too long";
+                return Err(words.to_owned().into());
             }
             let ready = sys::poll(&[running.channel.as_fd()], STOP_CHECK_INTERVAL_MS)
                 .map_err(|error| ended(running, &error))?;
@@ -189,8 +209,7 @@ impl Session<'_> {
                 Ok(Some(Message::Done(again))) => return Ok(again),
                 Ok(None) => return Err(ended(running, &io::ErrorKind::UnexpectedEof.into())),
                 Ok(Some(_)) => {
-                    return Err("the process that looks up function names sent an invalid answer"
-                        .to_owned());
+                    return Err(INVALID_ANSWER.to_owned().into());
                 }
                 Err(error) => return Err(ended(running, &error)),
             };
@@ -200,9 +219,28 @@ impl Session<'_> {
 }
 
 /// Describes how the process ended, if it did.
-fn ended(running: &mut Running, error: &io::Error) -> String {
-    match running.child.try_wait() {
+fn ended(running: &mut Running, error: &io::Error) -> Failure {
+    let words = match running.child.try_wait() {
         Ok(Some(status)) => format!("the process that looks up function names ended ({status})"),
         _ => format!("the process that looks up function names does not answer ({error})"),
+    };
+    Failure { words, died: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_dies_is_replaced_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let starts = folder.path().join("starts");
+        let script = format!("echo started >> '{}'", starts.display());
+        let mut namer = NamingProcess::new("/bin/sh".into(), vec!["-c".into(), script.into()]);
+        let (file, programs) = (tempfile::tempfile().unwrap(), Arc::default());
+        let trace = Unnamed { file: &file, programs: &programs };
+        let why = namer.names(&trace, &AtomicBool::new(false)).unwrap_err();
+        assert!(why.starts_with("the process that looks up function names "), "{why}");
+        assert_eq!(std::fs::read_to_string(&starts).unwrap().lines().count(), 2);
     }
 }
