@@ -571,6 +571,23 @@ fn looks_for_lock(mut scene: Scene, poller: ThreadId, holders: [u64; 10], before
     trace
 }
 
+/// "builder" reads from "poller", which writes when it has the lock: neither is kept by the other's wait.
+#[test]
+fn who_has_a_polled_lock_is_not_kept_by_who_polls_for_it() {
+    let mut scene = Scene::default();
+    let (poller, [builder, _]) = poller_and_others(&mut scene);
+    let read = scene.stack(&["main", "read", "|", "anon_pipe_read", "schedule"]);
+    let write = scene.stack(&["main", "write", "|", "anon_pipe_write", "try_to_wake_up"]);
+    scene.switch(0, 1, IDLE, Runnable, builder, StackId::EMPTY);
+    scene.switch(2 * MS, 1, builder, Sleeping, IDLE, read);
+    scene.wake(601 * MS, 0, poller, builder, WakeFlags::default(), write);
+    scene.switch(602 * MS, 1, IDLE, Runnable, builder, StackId::EMPTY);
+    let trace = looks_for_lock(scene, poller, [500; 10], false);
+    let (stall, text) = asked(&trace, poller);
+    assert_eq!(stall.finding.culprit, Some(builder), "{text}");
+    assert!(!text.contains("What kept"), "{text}");
+}
+
 #[test]
 fn regression_who_has_a_polled_lock_may_wait_for_another_process() {
     let mut scene = Scene::default();

@@ -1,6 +1,6 @@
 //! Waits that go through the beginnings and the ends of processes.
 
-use crate::scene::Scene;
+use crate::scene::{Scene, stalls};
 use TaskState::{Dead, Runnable, Sleeping};
 use unhitch_analysis::answer::text_for;
 use unhitch_analysis::patterns::{Evidence, Pattern};
@@ -236,8 +236,8 @@ fn regression_who_polls_for_the_end_of_a_process_waits_for_it() {
 #[test]
 fn regression_what_kept_a_process_whose_end_is_polled_for_is_followed() {
     let mut scene = Scene::default();
-    let [editor, child, server] = [(100, "editor"), (200, "fetch"), (300, "server")]
-        .map(|(pid, name)| scene.thread(pid, pid, name));
+    let names = [(50, "shell"), (100, "editor"), (200, "fetch"), (300, "server")];
+    let [_, editor, child, server] = names.map(|(pid, name)| scene.thread(pid, pid, name));
     let [sleep, timer, read, write, busy] =
         [&SLEEP[..], &TIMER, &READ, &WRITE, &["main", "render"]].map(|names| scene.stack(names));
     scene.switch(90 * MS, 0, IDLE, Runnable, editor, NONE);
@@ -255,11 +255,17 @@ fn regression_what_kept_a_process_whose_end_is_polled_for_is_followed() {
     }
     scene.switch(1_112 * MS, 0, editor, Dead, IDLE, NONE);
     let mut trace = scene.finish(3, 1_200 * MS);
+    born(&mut trace, editor, 50, 90 * MS);
     process(&mut trace, child).parent_pid = Some(100);
     trace.threads.get_mut(child).unwrap().end = Some(Time::from_nanos(1_095_000_000));
     let (stall, text) = asked(&trace, editor);
     let finding = &stall.finding;
     assert_eq!((finding.culprit, &*finding.function), (Some(server), "render"), "{text}");
+    assert_eq!(finding.evidence, Evidence::Inferred, "{text}");
+    // A command that polls for what it started is found unasked.
+    let of_editor = |stall: &Stall| stall.candidate.victim == editor;
+    let found = stalls(&trace).into_iter().find(of_editor).expect("it is found");
+    assert_eq!(found.finding.culprit, Some(server));
     let cause = "fetch 200 had not ended, for which it polled; what kept that one: the computation of server 300";
     assert!(text.contains(cause), "{text}");
 }

@@ -64,7 +64,8 @@ fn later_sleep(
     if !may_repeat(analysis, segment) {
         return None;
     }
-    let is_interrupted = signalled_by(analysis, segment).is_some();
+    let sender = signalled_by(analysis, segment);
+    let is_interrupted = sender.is_some();
     if !is_interrupted && !timed_out(analysis, segment) {
         return None;
     }
@@ -95,10 +96,16 @@ fn later_sleep(
             || ended_by(analysis, thread, sleep).is_some_and(|(by, _)| by != thread)
     };
     let is_look = || match is_interrupted {
-        // A handler may be long, and tell whoever sent the signal.
+        // A handler may be long, and tell whoever sent the signal; but whom it asks for something answers
+        // that.
         true => {
             let all = sleep.window.end.since(segment.window.start);
-            between.duration_ns().saturating_mul(BUSY) <= all && is_ended()
+            let is_asked = |(by, _): (ThreadId, _)| {
+                Some(by) != sender && woke_someone_of(analysis, thread, by, between)
+            };
+            between.duration_ns().saturating_mul(BUSY) <= all
+                && is_ended()
+                && !ended_by(analysis, thread, sleep).is_some_and(is_asked)
         }
         false => is_short && is_ended() && !woke_someone(analysis, thread, between),
     };

@@ -199,6 +199,7 @@ impl Case<'_> {
         Finding {
             pattern,
             culprit: None,
+            polled: None,
             group_name: None,
             function: String::new(),
             evidence,

@@ -256,10 +256,14 @@ impl Case<'_> {
             ),
             WeakKind::Asked => self.unanswered(hop),
             WeakKind::RanOn => sentence!(
-                "for {} of the time, {} only looked by its own timer; it is inferred that it \
-                 waited for {}, the thread of its process that ran meanwhile",
+                "for {} of the time, {} {}; it is inferred that it waited for {}, the thread of its \
+                 process that ran meanwhile",
                 part,
                 sleeper,
+                match self.was_interrupted(hop) {
+                    true => "was only interrupted by signals",
+                    false => "only looked by its own timer",
+                },
                 self.name(hop.by)
             ),
             WeakKind::ServedDisk => sentence!(

@@ -129,6 +129,8 @@ pub struct Finding {
     pub pattern: Pattern,
     /// The thread responsible.
     pub culprit: Option<ThreadId>,
+    /// The process that was polled for, where another one kept that.
+    pub polled: Option<ThreadId>,
     /// The name that all culprits share, where they are a group of threads.
     pub group_name: Option<NameId>,
     /// The culprit's function, empty when unknown.

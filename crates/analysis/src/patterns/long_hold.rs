@@ -86,7 +86,7 @@ fn until_when(case: &Case<'_>, holder: ThreadId, hop: &Hop, held_ns: u64) -> Sen
     match hop.release() {
         None if hop.meanwhile.is_some() => sentence!(
             "{} waited for {} for {}: {} was the thread of its process that ran, or was ready to, \
-             all that time.",
+             meanwhile.",
             case.name(hop.sleeper),
             wait_words::wanted(case.analysis, hop.wait_stack)
                 .unwrap_or_else(|| "another thread".to_owned()),

@@ -60,7 +60,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ..case.finding(Pattern::TimerSleep, cause)
     };
     let intro = sentence!("What kept {}:", case.name(ended));
-    Some(with_what_kept(case, finding, (ended, life), intro))
+    Some(with_what_kept(case, finding, sleeper, (ended, life), intro))
 }
 
 /// The only process that the sleeper's one started, and that ended in the last of these sleeps.

@@ -72,7 +72,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     };
     let slept = Window::new(sleeps.first()?.window.start, sleeps.last()?.window.end);
     let intro = sentence!("What kept {}, which had it:", case.name(holder));
-    Some(with_what_kept(case, finding, (holder, slept), intro))
+    Some(with_what_kept(case, finding, sleeper, (holder, slept), intro))
 }
 
 /// The process because of which the lock was refused most often, and how often.

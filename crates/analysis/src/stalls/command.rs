@@ -93,7 +93,8 @@ pub(crate) fn is_stall(
                 || contacts.are_mutual(analysis.trace, victim, thread))
     };
     // It slept and looked, until what it had started was over.
-    let is_polled = found.pattern == Pattern::TimerSleep && found.culprit.is_some_and(is_others);
+    let polled = found.polled.or(found.culprit);
+    let is_polled = found.pattern == Pattern::TimerSleep && polled.is_some_and(is_others);
     let is_owed = |piece: &Piece| {
         let class = class_of(analysis, &piece.segment);
         piece.cause == Cause::Timeout && matches!(class, WaitClass::Network | WaitClass::Ipc)

@@ -29,6 +29,11 @@ const INVALID_ANSWER: &str = "the process that looks up function names sent an i
 /// Maximum length of an answer in bytes.
 const MAX_ANSWER_LEN: usize = 128 << 20;
 
+/// Until when an answer may take that is asked for now.
+fn limit() -> Instant {
+    Instant::now() + NAMING_TIMEOUT
+}
+
 /// Names frames in an unprivileged process. The process is kept between saves, because it has
 /// already read most files by then.
 pub struct NamingProcess {
@@ -86,14 +91,10 @@ impl NamingProcess {
         &mut self,
         programs: &Arc<Programs>,
         request: &Message,
-        stop: &AtomicBool,
+        (until, stop): (Instant, &AtomicBool),
     ) -> Result<Vec<u8>, Failure> {
-        let mut session = Session {
-            opener: Opener::new(Arc::clone(programs)),
-            answer: Vec::new(),
-            until: Instant::now() + NAMING_TIMEOUT,
-            stop,
-        };
+        let mut session =
+            Session { opener: Opener::new(Arc::clone(programs)), answer: Vec::new(), until, stop };
         let running = self.start().map_err(|error| {
             format!("the process that looks up function names could not be started ({error})")
         })?;
@@ -117,15 +118,17 @@ impl NamingProcess {
 impl Namer for NamingProcess {
     fn prepare(&mut self) {
         // An error is reported when names are needed.
-        if self.ask(&Arc::default(), &Message::Prepare, &AtomicBool::new(false)).is_err() {
+        let never = AtomicBool::new(false);
+        if self.ask(&Arc::default(), &Message::Prepare, (limit(), &never)).is_err() {
             self.end();
         }
     }
 
     fn names(&mut self, trace: &Unnamed<'_>, stop: &AtomicBool) -> Result<SymbolFile, String> {
+        let until = limit();
         let mut ask = || {
             let file = trace.file.try_clone().map_err(|error| error.to_string())?;
-            let answer = self.ask(trace.programs, &Message::Trace(file), stop);
+            let answer = self.ask(trace.programs, &Message::Trace(file), (until, stop));
             if answer.is_err() {
                 self.end();
             }
@@ -154,7 +157,7 @@ impl RuleReader for NamingProcess {
     }
 
     fn rules(&mut self, file: File, stop: &AtomicBool) -> Option<UnwindRules> {
-        match self.ask(&Arc::default(), &Message::Rules(file), stop) {
+        match self.ask(&Arc::default(), &Message::Rules(file), (limit(), stop)) {
             Ok(answer) => UnwindRules::decode(&answer),
             Err(_) => {
                 self.end();
