@@ -3,7 +3,7 @@
 
 use super::case::Case;
 use super::finding::{Evidence, Finding};
-use super::{Detector, cpu_bound, long_hold, stopped, timer_sleep};
+use super::{cpu_bound, long_hold, stopped, timer_sleep};
 use crate::WaitClass;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::{Hop, active_ns, explain, partition};
@@ -11,7 +11,7 @@ use crate::wording::sentence::{Sentence, sentence};
 use unhitch_model::{ThreadId, Window};
 
 /// How it may have been kept. *Why not by what else is polled for*: two may poll for what each other has.
-const DETECTORS: [Detector; 4] =
+const DETECTORS: [fn(&Case<'_>) -> Option<Finding>; 4] =
     [stopped::detect, long_hold::detect, cpu_bound::detect, timer_sleep::detect];
 
 /// The finding, which blames `thread` for what `sleeper` polled for and whose cause has no full stop yet,
